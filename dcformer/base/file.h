@@ -1,0 +1,20 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace dcformer {
+
+/// The whole file as bytes. Throws Error naming the file when it is missing or unreadable.
+std::string read_file(const std::string& path);
+
+/// Writes a file so that `path` holds either what it held before or all of the new bytes, whatever
+/// happens in between: written beside, synced, renamed, the folder synced. `write` gets the name of
+/// the file to fill. Throws Error naming the file; the unfinished file is removed.
+void replace_file(const std::string& path, const std::function<void(const std::string&)>& write);
+
+/// The same for bytes at hand.
+void replace_file(const std::string& path, std::string_view bytes);
+
+}  // namespace dcformer
