@@ -1,0 +1,51 @@
+#include "dcformer/ops/convert.h"
+
+#include <cstring>
+
+#include "dcformer/base/parallel.h"
+#include "dcformer/ops/convert_kernels.h"
+
+namespace dcformer {
+namespace {
+
+void convert_row(ConstMatrix from, Matrix to, int64_t row) {
+  const ConstMatrix source = from.row_range(row, 1);
+  const Matrix target = to.row_range(row, 1);
+  const auto* f32 = static_cast<const float*>(source.data);
+  if (from.dtype == to.dtype) {
+    std::memcpy(target.data, source.data, static_cast<size_t>(from.cols) * size_of(from.dtype));
+  } else if (from.dtype == DType::f32) {
+    round_to_bf16(f32, static_cast<BFloat16*>(target.data), from.cols);
+  } else if (from.dtype == DType::bf16) {
+    widen_bf16(static_cast<const BFloat16*>(source.data), static_cast<float*>(target.data),
+               from.cols);
+  } else {
+    const auto* half = static_cast<const Float16*>(source.data);
+    const bool to_f32 = to.dtype == DType::f32;
+    for (int64_t i = 0; i < from.cols; ++i) {
+      const float value = static_cast<float>(half[i]);
+      if (to_f32) {
+        static_cast<float*>(target.data)[i] = value;
+      } else {
+        static_cast<BFloat16*>(target.data)[i] = BFloat16(value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void convert(Context& context, ConstMatrix from, Matrix to) {
+  require(from.rows == to.rows && from.cols == to.cols,
+          "convert: expected a result [{},{}], got [{},{}]", from.rows, from.cols, to.rows, to.cols);
+  require(to.dtype == DType::f32 || to.dtype == DType::bf16,
+          "convert: result is {}, expected f32 or bf16", name_of(to.dtype));
+  require(from.dtype == DType::f32 || from.dtype == DType::bf16 || from.dtype == DType::f16,
+          "convert: operand is {}, expected f32, bf16 or f16", name_of(from.dtype));
+  const int64_t grain = 1 + 65536 / (from.cols + 1);
+  parallel_chunks(context, from.rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) convert_row(from, to, row);
+  });
+}
+
+}  // namespace dcformer
