@@ -1,0 +1,210 @@
+#include "dcformer/ops/composed_attention_tiles.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dcformer/base/parallel.h"
+
+namespace dcformer::attention {
+namespace {
+
+constexpr int64_t kMaxGroupHeads = 1024;
+
+int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) {
+  const int64_t heads = inputs.q.n_head / inputs.composition.n_group;
+  int64_t columns = std::min(s.n_key, s.start + s.n_query);
+  if (inputs.mask.window > 0) columns = std::min(columns, inputs.mask.window + 2 * kPanel);
+  const int64_t bytes_per_row = heads * std::max<int64_t>(columns, kPanel) * 4;
+  // A tile within the second-level cache where that leaves whole register tiles of rows.
+  if (bytes_per_row * 32 <= 1 << 20) return 32;
+  return bytes_per_row * 16 <= 4 << 20 ? 16 : 8;
+}
+
+void fill_row(const Tile& tile, int64_t heads, int64_t row, int64_t begin, int64_t end, float value) {
+  if (begin >= end) return;
+  for (int64_t m = 0; m < heads; ++m) std::fill(tile.at(m, row) + begin, tile.at(m, row) + end, value);
+}
+
+template <typename T>
+void pack_rows_typed(HeadView<const T> heads, const Block& block, const TileSizes& sizes, int64_t group,
+                     float factor, float* packed) {
+  for (int64_t m = 0; m < sizes.mix.heads; ++m)
+    for (int64_t row = 0; row < block.rows; ++row) {
+      const T* from = heads.at(block.query(row), group * sizes.mix.heads + m);
+      float* to = packed + (m * block.rows + row) * sizes.padded_dim;
+      for (int64_t d = 0; d < sizes.head_dim; ++d) to[d] = static_cast<float>(from[d]) * factor;
+      std::fill(to + sizes.head_dim, to + sizes.padded_dim, 0.0f);
+    }
+}
+
+void check_heads(const char* name, ConstHeads h, int64_t n_head, int64_t head_dim, DType dtype) {
+  require(h.n_head == n_head && h.head_dim == head_dim,
+          "composed_attention: expected {} [S,H,D] = [{},{},{}], got [{},{},{}]", name, h.n_token, n_head,
+          head_dim, h.n_token, h.n_head, h.head_dim);
+  require(h.dtype == dtype, "composed_attention: {} is {}, expected {}", name, name_of(h.dtype),
+          name_of(dtype));
+}
+
+void check_sequence(const AttentionInputs& inputs, const AttentionSequence& s, bool keys_in_pages) {
+  require(s.n_query >= 0 && s.n_key >= 0 && s.query_begin >= 0 && s.key_begin >= 0 && s.start >= 0,
+          "composed_attention: a sequence has a negative length or place");
+  require(s.query_begin + s.n_query <= inputs.q.n_token,
+          "composed_attention: a sequence's queries end at {}, expected at most {}",
+          s.query_begin + s.n_query, inputs.q.n_token);
+  require(keys_in_pages || s.key_begin + s.n_key <= inputs.k.n_token,
+          "composed_attention: a sequence's keys end at {}, expected at most {}", s.key_begin + s.n_key,
+          inputs.k.n_token);
+}
+
+}  // namespace
+
+KeyRange visible_keys(const AttentionMask& mask, const AttentionSequence& s, int64_t row) {
+  const int64_t position = s.start + row;
+  KeyRange range{0, s.n_key};
+  if (mask.causal) range.end = std::min(s.n_key, position + 1);
+  if (mask.window > 0) range.begin = std::max<int64_t>(0, position - mask.window + 1);
+  range.begin = std::min(range.begin, range.end);
+  return range;
+}
+
+std::vector<Block> blocks_of(const AttentionInputs& inputs, int64_t index) {
+  const AttentionSequence& s = inputs.sequences[static_cast<size_t>(index)];
+  const int64_t height = block_height(inputs, s);
+  std::vector<Block> blocks;
+  for (int64_t row = 0; row < s.n_query; row += height) {
+    Block block{&s, index, row, std::min(height, s.n_query - row), 0, 0};
+    block.key_begin = visible_keys(inputs.mask, s, row).begin;
+    block.key_end = visible_keys(inputs.mask, s, row + block.rows - 1).end;
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
+void check_inputs(const AttentionInputs& in, bool keys_in_pages) {
+  const Composition& c = in.composition;
+  require(in.q.data != nullptr && in.q.n_head > 0 && in.q.head_dim > 0,
+          "composed_attention: q is empty, expected [N,H,D]");
+  if (!keys_in_pages) {
+    require(in.k.n_head > 0 && in.q.n_head % in.k.n_head == 0,
+            "composed_attention: k has {} heads, expected a divisor of {}", in.k.n_head, in.q.n_head);
+    check_heads("k", in.k, in.k.n_head, in.q.head_dim, in.q.dtype);
+    check_heads("v", in.v, in.k.n_head, in.q.head_dim, in.q.dtype);
+    require(in.v.n_token == in.k.n_token, "composed_attention: expected v of {} keys, got {}",
+            in.k.n_token, in.v.n_token);
+  }
+  require(c.n_group > 0 && in.q.n_head % c.n_group == 0,
+          "composed_attention: {} groups, expected a divisor of {} heads", c.n_group, in.q.n_head);
+  require(in.q.n_head / c.n_group <= kMaxGroupHeads,
+          "composed_attention: groups of {} heads, expected at most {}", in.q.n_head / c.n_group,
+          kMaxGroupHeads);
+  require(c.rank >= 0 && c.rank <= kMaxRank, "composed_attention: rank is {}, expected 0 to {}", c.rank,
+          kMaxRank);
+  require(in.mask.window >= 0, "composed_attention: window is {}, expected at least 1 (or 0 for none)",
+          in.mask.window);
+  require(in.mask.window == 0 || in.mask.causal,
+          "composed_attention: a window needs causal attention");
+  require((in.mask.query_segments == nullptr) == (in.mask.key_segments == nullptr),
+          "composed_attention: segments are needed for both queries and keys, or for neither");
+  for (const AttentionSequence& s : in.sequences) check_sequence(in, s, keys_in_pages);
+}
+
+void fill_hidden(const AttentionInputs& in, const Block& block, const Tile& tile, int64_t heads,
+                 float value) {
+  const int64_t base = block.first_panel() * kPanel;
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const KeyRange seen = visible_keys(in.mask, *block.sequence, block.first_row + row);
+    fill_row(tile, heads, row, 0, std::min(seen.begin - base, block.columns()), value);
+    fill_row(tile, heads, row, std::max<int64_t>(0, seen.end - base), block.columns(), value);
+    if (in.mask.query_segments == nullptr) continue;
+    const int32_t own = in.mask.query_segments[block.query(row)];
+    for (int64_t j = seen.begin; j < seen.end; ++j)
+      if (in.mask.key_segments[block.sequence->key_begin + j] != own)
+        fill_row(tile, heads, row, j - base, j - base + 1, value);
+  }
+}
+
+PageLayout page_layout(const AttentionInputs& in, DType dtype, int64_t n_kv_head, int64_t head_dim,
+                       bool with_blocks) {
+  const Composition& c = in.composition;
+  const bool key_side = with_blocks && c.key.data != nullptr;
+  return {dtype, n_kv_head, head_dim, c.n_group,
+          key_side ? (2 * c.rank + 1) * (in.q.n_head / c.n_group) : 0};
+}
+
+PackedPages::PackedPages(Context& context, const AttentionInputs& in, ConstHeads k, ConstHeads v,
+                         bool with_blocks)
+    : layout_(page_layout(in, DType::f32, k.n_head, k.head_dim, with_blocks)) {
+  std::vector<int64_t> first;
+  int64_t n_page = 0;
+  for (const AttentionSequence& s : in.sequences) {
+    first.push_back(n_page);
+    n_page += (s.n_key + kPanel - 1) / kPanel;
+  }
+  memory_ = Tensor::empty(context, DType::f32, {std::max<int64_t>(n_page, 1), layout_.numel()});
+  for (int64_t p = 0; p < n_page; ++p)
+    pages_.push_back(memory_.data<float>() + p * layout_.numel());
+  for (size_t s = 0; s < first.size(); ++s) {
+    const int64_t count = (in.sequences[s].n_key + kPanel - 1) / kPanel;
+    const std::span<void* const> pages{pages_.data() + first[s], static_cast<size_t>(count)};
+    spans_.push_back(pages);
+    parallel_for(context, count, [&](int64_t p) {
+      const AttentionSequence& sequence = in.sequences[s];
+      // Unused slots are zero: the backward pass multiplies them with zero gradients.
+      if ((p + 1) * kPanel > sequence.n_key)
+        std::fill_n(static_cast<float*>(pages[static_cast<size_t>(p)]), layout_.numel(), 0.0f);
+      write_pages(layout_, pages, p * kPanel, k, v, in.composition,
+                  sequence.key_begin + p * kPanel, std::min(kPanel, sequence.n_key - p * kPanel));
+    });
+  }
+}
+
+TileSizes::TileSizes(const AttentionInputs& in)
+    : n_head(in.q.n_head),
+      n_kv_head(in.k.n_head),
+      head_dim(in.q.head_dim),
+      padded_dim((in.q.head_dim + 15) / 16 * 16),
+      n_group(in.composition.n_group),
+      mix{in.q.n_head / in.composition.n_group, in.composition.rank},
+      scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.q.head_dim)))) {}
+
+Tile make_tile(float* memory, int64_t rows, int64_t columns) {
+  const int64_t row_stride = columns + 16;
+  return {memory, rows * row_stride + 16, row_stride};
+}
+
+int64_t tile_numel(int64_t heads, int64_t rows, int64_t columns) {
+  return heads * make_tile(nullptr, rows, columns).head_stride;
+}
+
+void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group, float factor,
+               float* packed) {
+  visit_dtype(heads.dtype, "composed_attention", [&](auto type) {
+    pack_rows_typed(heads.typed<decltype(type)>(), block, sizes, group, factor, packed);
+  });
+}
+
+bool stage_mixes(const Composition& c, int64_t stage) {
+  const bool on = stage == 0 ? c.pre : c.post;
+  const float* base = stage == 0 ? c.pre_base : c.post_base;
+  return on && (c.query.data != nullptr || c.key.data != nullptr || base != nullptr);
+}
+
+MixWeights stage_weights(const Composition& c, const Block& block, const TileSizes& sizes, int64_t group,
+                         int64_t stage, float* packed) {
+  if (!stage_mixes(c, stage)) return {};
+  MixWeights weights;
+  const float* base = stage == 0 ? c.pre_base : c.post_base;
+  if (base != nullptr) weights.base = base + group * sizes.mix.heads * sizes.mix.heads;
+  if (c.query.data == nullptr) return weights;
+  const int64_t factors = 2 * sizes.mix.rank * sizes.mix.heads;
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const float* from = c.query.at(block.query(row), group, stage);
+    float* to = packed + row * sizes.mix.block();
+    std::copy_n(from, c.gates ? sizes.mix.block() : factors, to);
+    if (!c.gates) std::fill(to + factors, to + sizes.mix.block(), 0.0f);
+  }
+  weights.query = packed;
+  return weights;
+}
+
+}  // namespace dcformer::attention
