@@ -19,8 +19,8 @@ constexpr int64_t kSquares = 4096;
 void adamw(Context& context, std::span<float> w, std::span<const float> g, std::span<float> m,
            std::span<float> v, const AdamWStep& step) {
   require(g.size() == w.size() && m.size() == w.size() && v.size() == w.size(),
-          "adamw: expected {} gradients and moments, got {}, {} and {}", w.size(), g.size(), m.size(),
-          v.size());
+          "adamw: expected {} gradients and moments, got {}, {} and {}", w.size(), g.size(),
+          m.size(), v.size());
   const auto number = static_cast<double>(step.number);
   const AdamWFactors factors{
       static_cast<float>(step.gradient_scale),

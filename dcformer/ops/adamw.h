@@ -20,8 +20,8 @@ struct AdamWStep {
   double gradient_scale = 1;
 };
 
-/// m = β1·m + (1-β1)·g, v = β2·v + (1-β2)·g², w -= lr·(m̂ / (√v̂ + eps) + decay·w). All spans have one length;
-/// weights and moments are updated in place.
+/// m = β1·m + (1-β1)·g, v = β2·v + (1-β2)·g², w -= lr·(m̂ / (√v̂ + eps) + decay·w). All spans have
+/// one length; weights and moments are updated in place.
 void adamw(Context& context, std::span<float> weights, std::span<const float> gradients,
            std::span<float> first_moment, std::span<float> second_moment, const AdamWStep& step);
 

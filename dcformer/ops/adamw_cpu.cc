@@ -16,11 +16,14 @@ void AdamWRange(float* w, const float* g, float* m, float* v, int64_t n, const A
     const VF gradient = hn::Mul(LoadN(g + i, lanes), hn::Set(d, f.gradient_scale));
     const VF first = hn::MulAdd(LoadN(m + i, lanes), hn::Set(d, f.beta1),
                                 hn::Mul(gradient, hn::Set(d, f.one_minus_beta1)));
-    const VF second = hn::MulAdd(LoadN(v + i, lanes), hn::Set(d, f.beta2),
-                                 hn::Mul(hn::Mul(gradient, gradient), hn::Set(d, f.one_minus_beta2)));
-    const VF root = hn::Add(hn::Sqrt(hn::Mul(second, hn::Set(d, f.second_correction))), hn::Set(d, f.eps));
+    const VF second =
+        hn::MulAdd(LoadN(v + i, lanes), hn::Set(d, f.beta2),
+                   hn::Mul(hn::Mul(gradient, gradient), hn::Set(d, f.one_minus_beta2)));
+    const VF root =
+        hn::Add(hn::Sqrt(hn::Mul(second, hn::Set(d, f.second_correction))), hn::Set(d, f.eps));
     const VF weight = LoadN(w + i, lanes);
-    const VF step = hn::MulAdd(weight, hn::Set(d, f.decay), hn::Div(hn::Mul(first, hn::Set(d, f.rate)), root));
+    const VF step =
+        hn::MulAdd(weight, hn::Set(d, f.decay), hn::Div(hn::Mul(first, hn::Set(d, f.rate)), root));
     StoreN(first, m + i, lanes);
     StoreN(second, v + i, lanes);
     StoreN(hn::Sub(weight, step), w + i, lanes);
@@ -46,7 +49,8 @@ namespace dcformer {
 HWY_EXPORT(AdamWRange);
 HWY_EXPORT(SumOfSquaresRange);
 
-void adamw_range(float* w, const float* g, float* m, float* v, int64_t n, const AdamWFactors& factors) {
+void adamw_range(float* w, const float* g, float* m, float* v, int64_t n,
+                 const AdamWFactors& factors) {
   HWY_DYNAMIC_DISPATCH(AdamWRange)(w, g, m, v, n, factors);
 }
 float sum_of_squares_range(const float* x, int64_t n) {

@@ -11,7 +11,8 @@ struct AdamWFactors {
   float rate, second_correction, eps, decay;
 };
 
-void adamw_range(float* w, const float* g, float* m, float* v, int64_t n, const AdamWFactors& factors);
+void adamw_range(float* w, const float* g, float* m, float* v, int64_t n,
+                 const AdamWFactors& factors);
 
 /// Σ x² of n values in f32 vectors: keep n to some thousands.
 float sum_of_squares_range(const float* x, int64_t n);

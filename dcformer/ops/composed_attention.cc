@@ -37,8 +37,9 @@ void write_token(const PageLayout& layout, To* page, int64_t slot, const HeadVie
 
 /// One tile from scores to outputs.
 template <typename T>
-void forward_tile(Context& context, const AttentionInputs& in, const TileSizes& sizes, const Block& block,
-                  const Panels<T>& panels, int64_t group, Heads o, float* statistics) {
+void forward_tile(Context& context, const AttentionInputs& in, const TileSizes& sizes,
+                  const Block& block, const Panels<T>& panels, int64_t group, Heads o,
+                  float* statistics) {
   const int64_t heads = sizes.mix.heads;
   const Floats rows(context, heads * block.rows * sizes.padded_dim);
   const Floats weights(context, 2 * block.rows * sizes.mix.block());
@@ -83,8 +84,9 @@ void forward_tile(Context& context, const AttentionInputs& in, const TileSizes& 
 }
 
 template <typename T>
-void forward(Context& context, const AttentionInputs& in, const TileSizes& sizes, const PageLayout& layout,
-             std::span<const std::span<void* const>> pages, Heads o, float* statistics) {
+void forward(Context& context, const AttentionInputs& in, const TileSizes& sizes,
+             const PageLayout& layout, std::span<const std::span<void* const>> pages, Heads o,
+             float* statistics) {
   std::vector<Block> blocks;
   for (size_t s = 0; s < in.sequences.size(); ++s)
     for (const Block& block : blocks_of(in, static_cast<int64_t>(s))) blocks.push_back(block);
@@ -101,14 +103,15 @@ void forward(Context& context, const AttentionInputs& in, const TileSizes& sizes
 
 void check_output(const AttentionInputs& in, Heads o) {
   require(o.n_token == in.q.n_token && o.n_head == in.q.n_head && o.head_dim == in.q.head_dim,
-          "composed_attention: expected o [N,H,D] = [{},{},{}], got [{},{},{}]", in.q.n_token, in.q.n_head,
-          in.q.head_dim, o.n_token, o.n_head, o.head_dim);
+          "composed_attention: expected o [N,H,D] = [{},{},{}], got [{},{},{}]", in.q.n_token,
+          in.q.n_head, in.q.head_dim, o.n_token, o.n_head, o.head_dim);
 }
 
 }  // namespace
 
-void write_pages(const PageLayout& layout, std::span<void* const> pages, int64_t position, ConstHeads k,
-                 ConstHeads v, const Composition& composition, int64_t begin, int64_t count) {
+void write_pages(const PageLayout& layout, std::span<void* const> pages, int64_t position,
+                 ConstHeads k, ConstHeads v, const Composition& composition, int64_t begin,
+                 int64_t count) {
   visit_dtype(k.dtype, "write_pages", [&](auto from_type) {
     using From = decltype(from_type);
     const auto keys = k.typed<From>();
@@ -117,26 +120,30 @@ void write_pages(const PageLayout& layout, std::span<void* const> pages, int64_t
       using To = decltype(to_type);
       for (int64_t i = 0; i < count; ++i) {
         To* page = static_cast<To*>(pages[static_cast<size_t>((position + i) / kPanel)]);
-        write_token<From, To>(layout, page, (position + i) % kPanel, keys, values, composition, begin + i);
+        write_token<From, To>(layout, page, (position + i) % kPanel, keys, values, composition,
+                              begin + i);
       }
     });
   });
 }
 
-void composed_attention(Context& context, const AttentionInputs& inputs, Heads o, float* statistics) {
+void composed_attention(Context& context, const AttentionInputs& inputs, Heads o,
+                        float* statistics) {
   check_inputs(inputs, false);
   check_output(inputs, o);
   const PackedPages packed(context, inputs, inputs.k, inputs.v, true);
-  forward<float>(context, inputs, TileSizes(inputs), packed.layout(), packed.pages(), o, statistics);
+  forward<float>(context, inputs, TileSizes(inputs), packed.layout(), packed.pages(), o,
+                 statistics);
 }
 
-void composed_attention_paged(Context& context, const AttentionInputs& inputs, const PageLayout& layout,
+void composed_attention_paged(Context& context, const AttentionInputs& inputs,
+                              const PageLayout& layout,
                               std::span<const std::span<void* const>> pages, Heads o) {
   check_inputs(inputs, true);
   check_output(inputs, o);
   require(pages.size() == inputs.sequences.size(),
-          "composed_attention: expected page tables of {} sequences, got {}", inputs.sequences.size(),
-          pages.size());
+          "composed_attention: expected page tables of {} sequences, got {}",
+          inputs.sequences.size(), pages.size());
   require(layout.head_dim == inputs.q.head_dim && layout.n_kv_head > 0 &&
               inputs.q.n_head % layout.n_kv_head == 0,
           "composed_attention: pages hold {} heads of {}, expected a divisor of {} heads of {}",

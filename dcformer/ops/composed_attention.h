@@ -9,11 +9,11 @@
 
 namespace dcformer {
 
-/// Composed attention: every head's scores and weights are mixed with those of the other heads of its
-/// group, before and after the softmax (DCMHA, arXiv 2405.08553, section 3). The formulas are those of
-/// docs/design.md, section 2, items 4 to 9. One kernel frame serves training, prefill and decoding, with
-/// or without composition. A row's arithmetic does not depend on the rows beside it: keys are taken in
-/// panels of 32, aligned to absolute positions, and every sum has one order.
+/// Composed attention: every head's scores and weights are mixed with those of the other heads of
+/// its group, before and after the softmax (DCMHA, arXiv 2405.08553, section 3). The formulas are
+/// those of docs/design.md, section 2, items 4 to 9. One kernel frame serves training, prefill and
+/// decoding, with or without composition. A row's arithmetic does not depend on the rows beside it:
+/// keys are taken in panels of 32, aligned to absolute positions, and every sum has one order.
 
 /// Keys in a panel, and tokens in a cache page.
 constexpr int64_t kPanel = 32;
@@ -49,8 +49,8 @@ struct Composition {
   const float* post_base = nullptr;
 };
 
-/// One sequence: its rows among the queries and among the keys. Query i stands at position start + i, key
-/// j at j.
+/// One sequence: its rows among the queries and among the keys. Query i stands at position start +
+/// i, key j at j.
 struct AttentionSequence {
   int64_t query_begin = 0;
   int64_t n_query = 0;
@@ -59,8 +59,8 @@ struct AttentionSequence {
   int64_t start = 0;
 };
 
-/// What a query sees. Causal: keys up to its own position; a window of W (0: none) keeps exactly W keys
-/// and implies causal; segments (null: none): keys of an equal number.
+/// What a query sees. Causal: keys up to its own position; a window of W (0: none) keeps exactly W
+/// keys and implies causal; segments (null: none): keys of an equal number.
 struct AttentionMask {
   bool causal = true;
   int64_t window = 0;
@@ -68,9 +68,9 @@ struct AttentionMask {
   const int32_t* key_segments = nullptr;
 };
 
-/// Everything that the forward and backward passes read. q [N,H,D], k and v [S,Hkv,D], all f32 or all bf16;
-/// scores are scaled by 1/sqrt(D). With bf16 the composed weights are rounded before their product
-/// with v.
+/// Everything that the forward and backward passes read. q [N,H,D], k and v [S,Hkv,D], all f32 or
+/// all bf16; scores are scaled by 1/sqrt(D). With bf16 the composed weights are rounded before
+/// their product with v.
 struct AttentionInputs {
   ConstHeads q;
   ConstHeads k;
@@ -80,14 +80,15 @@ struct AttentionInputs {
   std::span<const AttentionSequence> sequences;
 };
 
-/// o [N,H,D], f32 or bf16, is set (0 for a row that sees no key). `statistics` [N,H,2] (row maximum and
-/// 1/sum of the pre-composed scores) is set unless null. Throws Error for shapes that disagree, a window
-/// below 0 or with `causal` off, a rank over 8.
-void composed_attention(Context& context, const AttentionInputs& inputs, Heads o, float* statistics);
+/// o [N,H,D], f32 or bf16, is set (0 for a row that sees no key). `statistics` [N,H,2] (row maximum
+/// and 1/sum of the pre-composed scores) is set unless null. Throws Error for shapes that disagree,
+/// a window below 0 or with `causal` off, a rank over 8.
+void composed_attention(Context& context, const AttentionInputs& inputs, Heads o,
+                        float* statistics);
 
-/// Gradients, f32: all are set. dq [N,H,D], dk and dv [S,Hkv,D]; dquery and dkey have the layout of the
-/// composition's views (no data where a side is off; blocks of stages that are off are set to 0); the base
-/// gradients [G,M,M] are added to (null where there is none).
+/// Gradients, f32: all are set. dq [N,H,D], dk and dv [S,Hkv,D]; dquery and dkey have the layout of
+/// the composition's views (no data where a side is off; blocks of stages that are off are set to
+/// 0); the base gradients [G,M,M] are added to (null where there is none).
 struct AttentionGradients {
   HeadView<float> dq;
   HeadView<float> dk;
@@ -104,8 +105,9 @@ void composed_attention_backward(Context& context, const AttentionInputs& inputs
                                  const float* statistics, HeadView<const float> do_,
                                  const AttentionGradients& gradients);
 
-/// The sizes of a cache page of one layer: 32 tokens' K as `[Hkv][D][32]`, V as `[Hkv][32][D']` (D' is D
-/// rounded up to 16), and key-side blocks as `[G][2][(2R+1)·M][32]`, one after the other, f32 or bf16.
+/// The sizes of a cache page of one layer: 32 tokens' K as `[Hkv][D][32]`, V as `[Hkv][32][D']` (D'
+/// is D rounded up to 16), and key-side blocks as `[G][2][(2R+1)·M][32]`, one after the other, f32
+/// or bf16.
 struct PageLayout {
   DType dtype = DType::f32;
   int64_t n_kv_head = 0;
@@ -122,14 +124,15 @@ struct PageLayout {
 };
 
 /// Writes the keys, values and key-side blocks of the rows [begin, begin + count) of k, v and
-/// composition.key into pages at positions `position` and on; pages[p] holds positions 32p … 32p+31.
+/// composition.key into pages at positions `position` and on; pages[p] holds positions 32p …
+/// 32p+31.
 void write_pages(const PageLayout& layout, std::span<void* const> pages, int64_t position,
                  ConstHeads k, ConstHeads v, const Composition& composition, int64_t begin,
                  int64_t count);
 
-/// composed_attention with keys in pages: pages[s] lists the pages of sequence s; those that no query of
-/// the call sees may be null, and unused slots may hold anything. `inputs.k` and `inputs.v` and the
-/// composition's key view are not read, nor key_begin of the sequences.
+/// composed_attention with keys in pages: pages[s] lists the pages of sequence s; those that no
+/// query of the call sees may be null, and unused slots may hold anything. `inputs.k` and
+/// `inputs.v` and the composition's key view are not read, nor key_begin of the sequences.
 void composed_attention_paged(Context& context, const AttentionInputs& inputs,
                               const PageLayout& layout,
                               std::span<const std::span<void* const>> pages, Heads o);

@@ -10,8 +10,9 @@ namespace {
 
 using namespace attention;
 
-/// Sums over queries: each lane walks its own blocks in order and adds to its own accumulators, page by
-/// page; the lanes are then added in order. Their number depends on the number of sequences alone.
+/// Sums over queries: each lane walks its own blocks in order and adds to its own accumulators,
+/// page by page; the lanes are then added in order. Their number depends on the number of sequences
+/// alone.
 class Accumulators {
  public:
   Accumulators(Context& context, const AttentionInputs& in, const TileSizes& sizes, int64_t n_lane)
@@ -27,9 +28,11 @@ class Accumulators {
     base_numel_ = in.composition.pre_base == nullptr && in.composition.post_base == nullptr
                       ? 0
                       : sizes.n_group * 2 * heads * heads * 16;
-    memory_ = Tensor::empty(context, DType::f32, {n_lane, std::max<int64_t>(1, n_page_) * page_numel_});
-    base_ = Tensor::zeros(context, DType::f32,
-                          {n_lane * static_cast<int64_t>(in.sequences.size()) + 1, base_numel_ + 1});
+    memory_ =
+        Tensor::empty(context, DType::f32, {n_lane, std::max<int64_t>(1, n_page_) * page_numel_});
+    base_ =
+        Tensor::zeros(context, DType::f32,
+                      {n_lane * static_cast<int64_t>(in.sequences.size()) + 1, base_numel_ + 1});
   }
 
   /// Sets the pages of one lane and sequence to zero, on the thread that will use them.
@@ -57,9 +60,9 @@ class Accumulators {
 
  private:
   float* page(int64_t lane, int64_t sequence, int64_t panel) {
-    return memory_.data<float>() +
-           (lane * std::max<int64_t>(1, n_page_) + first_page_[static_cast<size_t>(sequence)] + panel) *
-               page_numel_;
+    return memory_.data<float>() + (lane * std::max<int64_t>(1, n_page_) +
+                                    first_page_[static_cast<size_t>(sequence)] + panel) *
+                                       page_numel_;
   }
 
   TileSizes sizes_;
@@ -89,7 +92,8 @@ void for_rows(const Tile& tile, int64_t heads, int64_t rows, auto&& body) {
     for (int64_t row = 0; row < rows; ++row) body(m, row, tile.at(m, row));
 }
 
-/// One tile of the backward pass: from the block's queries and the saved statistics to all its gradients.
+/// One tile of the backward pass: from the block's queries and the saved statistics to all its
+/// gradients.
 class BackwardTile {
  public:
   BackwardTile(const BackwardCall& call, const Block& block, const Panels<float>& keys,
@@ -164,8 +168,8 @@ class BackwardTile {
           call_.statistics + (block_.query(row) * sizes_.n_head + group_ * heads_ + m) * 2;
       softmax_row_known(p, block_.columns(), s[0], s[1]);
     });
-    compose_tile(block_, sizes_, keys_, group_, 1, post, stage_mixes(in_.composition, 1), probabilities_,
-                 composed_, nullptr);
+    compose_tile(block_, sizes_, keys_, group_, 1, post, stage_mixes(in_.composition, 1),
+                 probabilities_, composed_, nullptr);
     fill_hidden(in_, block_, composed_, heads_, 0.0f);
     if (in_.q.dtype != DType::bf16) return;
     for_rows(composed_, heads_, block_.rows,
@@ -180,10 +184,10 @@ class BackwardTile {
       float* dbase = w.base == nullptr ? nullptr : call_.sums.dbase(task_, group_, stage);
       for (int64_t p = 0; p < block_.n_panel(); ++p) {
         const int64_t panel = block_.first_panel() + p;
-        compose_panel_backward(input, gradient_, block_.rows, p * kPanel, sizes_.mix, w,
-                               keys_.block(panel, group_, stage), dweights_.data(),
-                               call_.sums.dblock(lane_, block_.sequence_index, panel, group_, stage),
-                               dbase);
+        compose_panel_backward(
+            input, gradient_, block_.rows, p * kPanel, sizes_.mix, w,
+            keys_.block(panel, group_, stage), dweights_.data(),
+            call_.sums.dblock(lane_, block_.sequence_index, panel, group_, stage), dbase);
       }
       fill_hidden(in_, block_, gradient_, heads_, 0.0f);
     }
@@ -295,18 +299,21 @@ void add_base_gradients(const BackwardCall& call, int64_t n_task) {
 
 }  // namespace
 
-void composed_attention_backward(Context& context, const AttentionInputs& inputs, const float* statistics,
-                                 HeadView<const float> do_, const AttentionGradients& gradients) {
+void composed_attention_backward(Context& context, const AttentionInputs& inputs,
+                                 const float* statistics, HeadView<const float> do_,
+                                 const AttentionGradients& gradients) {
   check_inputs(inputs, false);
   require(do_.n_token == inputs.q.n_token && do_.n_head == inputs.q.n_head &&
               do_.head_dim == inputs.q.head_dim,
           "composed_attention_backward: expected do [N,H,D] = [{},{},{}], got [{},{},{}]",
-          inputs.q.n_token, inputs.q.n_head, inputs.q.head_dim, do_.n_token, do_.n_head, do_.head_dim);
+          inputs.q.n_token, inputs.q.n_head, inputs.q.head_dim, do_.n_token, do_.n_head,
+          do_.head_dim);
   const auto n_sequence = static_cast<int64_t>(inputs.sequences.size());
   if (n_sequence == 0) return;
   const TileSizes sizes(inputs);
   const PackedPages keys(context, inputs, inputs.k, inputs.v, true);
-  // The same with the parts changed over: do·vᵀ needs v as the keys lie, dA·k needs k as the values lie.
+  // The same with the parts changed over: do·vᵀ needs v as the keys lie, dA·k needs k as the values
+  // lie.
   const PackedPages values(context, inputs, inputs.v, inputs.k, false);
   const int64_t n_lane = n_sequence >= 8 ? 1 : std::max<int64_t>(1, 8 / n_sequence);
   Accumulators sums(context, inputs, sizes, n_lane);
@@ -317,7 +324,8 @@ void composed_attention_backward(Context& context, const AttentionInputs& inputs
     sums.clear(lane, sequence, inputs.sequences[static_cast<size_t>(sequence)].n_key);
     const std::vector<Block> blocks = blocks_of(inputs, sequence);
     const Panels<float> key_panels{&keys.layout(), keys.pages()[static_cast<size_t>(sequence)]};
-    const Panels<float> value_panels{&values.layout(), values.pages()[static_cast<size_t>(sequence)]};
+    const Panels<float> value_panels{&values.layout(),
+                                     values.pages()[static_cast<size_t>(sequence)]};
     for (size_t b = static_cast<size_t>(lane); b < blocks.size(); b += static_cast<size_t>(n_lane))
       for (int64_t group = 0; group < sizes.n_group; ++group)
         BackwardTile(call, blocks[b], key_panels, value_panels, group, lane, task).run();

@@ -23,8 +23,8 @@ HWY_INLINE int64_t Rank(const MixSizes& s) {
   return kRank > 0 ? kRank : s.rank;
 }
 
-// Mixes one vector of columns of one row. `a` holds the M inputs on the stack, contiguous: they are read
-// twice, and the tile's stride between heads would miss the cache.
+// Mixes one vector of columns of one row. `a` holds the M inputs on the stack, contiguous: they are
+// read twice, and the tile's stride between heads would miss the cache.
 template <int kRank, typename T>
 HWY_INLINE void MixForward(const float* a, const Tile& out, int64_t row, int64_t column,
                            const MixSizes& s, const float* query, const T* key, const float* base) {
@@ -71,7 +71,8 @@ HWY_INLINE void ComposePanel(const Tile& in, const Tile& out, int64_t rows, int6
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN float a[kMaxHeads * kMaxLanes];
-  // Rows inside, so that the key weights of these columns stay in the nearest cache for all of them.
+  // Rows inside, so that the key weights of these columns stay in the nearest cache for all of
+  // them.
   for (int64_t c = 0; c < kColumns; c += lanes)
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t m = 0; m < s.heads; ++m) {
@@ -88,8 +89,9 @@ HWY_INLINE void ComposePanel(const Tile& in, const Tile& out, int64_t rows, int6
       }
     }
 }
-void ComposePanelF32(const Tile& in, const Tile& out, int64_t rows, int64_t column, const MixSizes& s,
-                     const MixWeights& w, const float* key, const float* row_scale) {
+void ComposePanelF32(const Tile& in, const Tile& out, int64_t rows, int64_t column,
+                     const MixSizes& s, const MixWeights& w, const float* key,
+                     const float* row_scale) {
   ComposePanel(in, out, rows, column, s, w, key, row_scale);
 }
 void ComposePanelBf16(const Tile& in, const Tile& out, int64_t rows, int64_t column,
@@ -100,7 +102,8 @@ void ComposePanelBf16(const Tile& in, const Tile& out, int64_t rows, int64_t col
 
 HWY_INLINE void AddTo(VF v, float* p) { StoreF(hn::Add(LoadF(p), v), p); }
 
-// The gradient of MixForward for one vector of columns of one row: `g` holds the M output gradients.
+// The gradient of MixForward for one vector of columns of one row: `g` holds the M output
+// gradients.
 template <int kRank>
 HWY_INLINE void MixBackward(const float* a, const float* g, const Tile& d_tile, int64_t row,
                             int64_t column, const MixSizes& s, const float* query, const float* key,
@@ -286,7 +289,9 @@ void softmax_row_backward(const float* p, float* d, int64_t n) {
   HWY_DYNAMIC_DISPATCH(SoftmaxRowBackward)(p, d, n);
 }
 void round_row(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(RoundRow)(x, n); }
-void reduce_lanes(const float* x, int64_t n, float* out) { HWY_DYNAMIC_DISPATCH(ReduceLanes)(x, n, out); }
+void reduce_lanes(const float* x, int64_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(ReduceLanes)(x, n, out);
+}
 
 }  // namespace dcformer::attention
 #endif

@@ -38,20 +38,20 @@ HWY_INLINE void ScoresTile(const float* q, int64_t q_stride, int64_t head_dim, c
 }
 
 template <typename T>
-HWY_INLINE void PanelScores(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim, const T* k,
-                            float* scores, int64_t row_stride) {
+HWY_INLINE void PanelScores(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim,
+                            const T* k, float* scores, int64_t row_stride) {
   int64_t r = 0;
   for (; r + kRows <= rows; r += kRows)
     ScoresTile<kRows>(q + r * q_stride, q_stride, head_dim, k, scores + r * row_stride, row_stride);
   for (; r < rows; ++r)
     ScoresTile<1>(q + r * q_stride, q_stride, head_dim, k, scores + r * row_stride, row_stride);
 }
-void PanelScoresF32(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim, const float* k, float* scores,
-                    int64_t row_stride) {
+void PanelScoresF32(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim,
+                    const float* k, float* scores, int64_t row_stride) {
   PanelScores(q, rows, q_stride, head_dim, k, scores, row_stride);
 }
-void PanelScoresBf16(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim, const BFloat16* k,
-                     float* scores, int64_t row_stride) {
+void PanelScoresBf16(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim,
+                     const BFloat16* k, float* scores, int64_t row_stride) {
   PanelScores(q, rows, q_stride, head_dim, k, scores, row_stride);
 }
 
@@ -128,7 +128,8 @@ HWY_INLINE void OuterTile(const float* a, int64_t rows, int64_t row_stride, cons
 
 template <int kC>
 HWY_INLINE void OuterColumns(const float* a, int64_t rows, int64_t row_stride, const float* x,
-                             int64_t x_stride, int64_t width, int64_t begin, int64_t end, float* g) {
+                             int64_t x_stride, int64_t width, int64_t begin, int64_t end,
+                             float* g) {
   constexpr int kTile = kLanes == 16 ? 4 : 2;
   int64_t j = begin;
   for (; j + kTile <= end; j += kTile)
@@ -161,13 +162,13 @@ HWY_EXPORT(PanelValuesBf16);
 HWY_EXPORT(PanelOuter);
 
 template <>
-void panel_scores(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim, const float* k, float* scores,
-                  int64_t row_stride) {
+void panel_scores(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim, const float* k,
+                  float* scores, int64_t row_stride) {
   HWY_DYNAMIC_DISPATCH(PanelScoresF32)(q, rows, q_stride, head_dim, k, scores, row_stride);
 }
 template <>
-void panel_scores(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim, const BFloat16* k, float* scores,
-                  int64_t row_stride) {
+void panel_scores(const float* q, int64_t rows, int64_t q_stride, int64_t head_dim,
+                  const BFloat16* k, float* scores, int64_t row_stride) {
   HWY_DYNAMIC_DISPATCH(PanelScoresBf16)(q, rows, q_stride, head_dim, k, scores, row_stride);
 }
 template <>
@@ -176,8 +177,8 @@ void panel_values(const float* a, int64_t rows, int64_t row_stride, const float*
   HWY_DYNAMIC_DISPATCH(PanelValuesF32)(a, rows, row_stride, v, width, begin, end, o, o_stride);
 }
 template <>
-void panel_values(const float* a, int64_t rows, int64_t row_stride, const BFloat16* v, int64_t width,
-                  int64_t begin, int64_t end, float* o, int64_t o_stride) {
+void panel_values(const float* a, int64_t rows, int64_t row_stride, const BFloat16* v,
+                  int64_t width, int64_t begin, int64_t end, float* o, int64_t o_stride) {
   HWY_DYNAMIC_DISPATCH(PanelValuesBf16)(a, rows, row_stride, v, width, begin, end, o, o_stride);
 }
 void panel_outer(const float* a, int64_t rows, int64_t row_stride, const float* x, int64_t x_stride,

@@ -20,14 +20,16 @@ int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) 
   return bytes_per_row * 16 <= 4 << 20 ? 16 : 8;
 }
 
-void fill_row(const Tile& tile, int64_t heads, int64_t row, int64_t begin, int64_t end, float value) {
+void fill_row(const Tile& tile, int64_t heads, int64_t row, int64_t begin, int64_t end,
+              float value) {
   if (begin >= end) return;
-  for (int64_t m = 0; m < heads; ++m) std::fill(tile.at(m, row) + begin, tile.at(m, row) + end, value);
+  for (int64_t m = 0; m < heads; ++m)
+    std::fill(tile.at(m, row) + begin, tile.at(m, row) + end, value);
 }
 
 template <typename T>
-void pack_rows_typed(HeadView<const T> heads, const Block& block, const TileSizes& sizes, int64_t group,
-                     float factor, float* packed) {
+void pack_rows_typed(HeadView<const T> heads, const Block& block, const TileSizes& sizes,
+                     int64_t group, float factor, float* packed) {
   for (int64_t m = 0; m < sizes.mix.heads; ++m)
     for (int64_t row = 0; row < block.rows; ++row) {
       const T* from = heads.at(block.query(row), group * sizes.mix.heads + m);
@@ -39,8 +41,8 @@ void pack_rows_typed(HeadView<const T> heads, const Block& block, const TileSize
 
 void check_heads(const char* name, ConstHeads h, int64_t n_head, int64_t head_dim, DType dtype) {
   require(h.n_head == n_head && h.head_dim == head_dim,
-          "composed_attention: expected {} [S,H,D] = [{},{},{}], got [{},{},{}]", name, h.n_token, n_head,
-          head_dim, h.n_token, h.n_head, h.head_dim);
+          "composed_attention: expected {} [S,H,D] = [{},{},{}], got [{},{},{}]", name, h.n_token,
+          n_head, head_dim, h.n_token, h.n_head, h.head_dim);
   require(h.dtype == dtype, "composed_attention: {} is {}, expected {}", name, name_of(h.dtype),
           name_of(dtype));
 }
@@ -52,8 +54,8 @@ void check_sequence(const AttentionInputs& inputs, const AttentionSequence& s, b
           "composed_attention: a sequence's queries end at {}, expected at most {}",
           s.query_begin + s.n_query, inputs.q.n_token);
   require(keys_in_pages || s.key_begin + s.n_key <= inputs.k.n_token,
-          "composed_attention: a sequence's keys end at {}, expected at most {}", s.key_begin + s.n_key,
-          inputs.k.n_token);
+          "composed_attention: a sequence's keys end at {}, expected at most {}",
+          s.key_begin + s.n_key, inputs.k.n_token);
 }
 
 }  // namespace
@@ -86,7 +88,8 @@ void check_inputs(const AttentionInputs& in, bool keys_in_pages) {
           "composed_attention: q is empty, expected [N,H,D]");
   if (!keys_in_pages) {
     require(in.k.n_head > 0 && in.q.n_head % in.k.n_head == 0,
-            "composed_attention: k has {} heads, expected a divisor of {}", in.k.n_head, in.q.n_head);
+            "composed_attention: k has {} heads, expected a divisor of {}", in.k.n_head,
+            in.q.n_head);
     check_heads("k", in.k, in.k.n_head, in.q.head_dim, in.q.dtype);
     check_heads("v", in.v, in.k.n_head, in.q.head_dim, in.q.dtype);
     require(in.v.n_token == in.k.n_token, "composed_attention: expected v of {} keys, got {}",
@@ -97,10 +100,10 @@ void check_inputs(const AttentionInputs& in, bool keys_in_pages) {
   require(in.q.n_head / c.n_group <= kMaxGroupHeads,
           "composed_attention: groups of {} heads, expected at most {}", in.q.n_head / c.n_group,
           kMaxGroupHeads);
-  require(c.rank >= 0 && c.rank <= kMaxRank, "composed_attention: rank is {}, expected 0 to {}", c.rank,
-          kMaxRank);
-  require(in.mask.window >= 0, "composed_attention: window is {}, expected at least 1 (or 0 for none)",
-          in.mask.window);
+  require(c.rank >= 0 && c.rank <= kMaxRank, "composed_attention: rank is {}, expected 0 to {}",
+          c.rank, kMaxRank);
+  require(in.mask.window >= 0,
+          "composed_attention: window is {}, expected at least 1 (or 0 for none)", in.mask.window);
   require(in.mask.window == 0 || in.mask.causal,
           "composed_attention: a window needs causal attention");
   require((in.mask.query_segments == nullptr) == (in.mask.key_segments == nullptr),
@@ -152,8 +155,8 @@ PackedPages::PackedPages(Context& context, const AttentionInputs& in, ConstHeads
       // Unused slots are zero: the backward pass multiplies them with zero gradients.
       if ((p + 1) * kPanel > sequence.n_key)
         std::fill_n(static_cast<float*>(pages[static_cast<size_t>(p)]), layout_.numel(), 0.0f);
-      write_pages(layout_, pages, p * kPanel, k, v, in.composition,
-                  sequence.key_begin + p * kPanel, std::min(kPanel, sequence.n_key - p * kPanel));
+      write_pages(layout_, pages, p * kPanel, k, v, in.composition, sequence.key_begin + p * kPanel,
+                  std::min(kPanel, sequence.n_key - p * kPanel));
     });
   }
 }
@@ -176,8 +179,8 @@ int64_t tile_numel(int64_t heads, int64_t rows, int64_t columns) {
   return heads * make_tile(nullptr, rows, columns).head_stride;
 }
 
-void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group, float factor,
-               float* packed) {
+void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group,
+               float factor, float* packed) {
   visit_dtype(heads.dtype, "composed_attention", [&](auto type) {
     pack_rows_typed(heads.typed<decltype(type)>(), block, sizes, group, factor, packed);
   });
@@ -189,8 +192,8 @@ bool stage_mixes(const Composition& c, int64_t stage) {
   return on && (c.query.data != nullptr || c.key.data != nullptr || base != nullptr);
 }
 
-MixWeights stage_weights(const Composition& c, const Block& block, const TileSizes& sizes, int64_t group,
-                         int64_t stage, float* packed) {
+MixWeights stage_weights(const Composition& c, const Block& block, const TileSizes& sizes,
+                         int64_t group, int64_t stage, float* packed) {
   if (!stage_mixes(c, stage)) return {};
   MixWeights weights;
   const float* base = stage == 0 ? c.pre_base : c.post_base;

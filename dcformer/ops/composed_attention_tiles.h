@@ -6,8 +6,8 @@
 #include "dcformer/ops/composed_attention.h"
 #include "dcformer/ops/composed_attention_kernels.h"
 
-/// What the forward and backward passes of composed attention share: which keys a block of queries sees,
-/// the pages that hold them, and the first half of a tile's life.
+/// What the forward and backward passes of composed attention share: which keys a block of queries
+/// sees, the pages that hold them, and the first half of a tile's life.
 namespace dcformer::attention {
 
 /// A block of consecutive queries of one sequence, and the keys that any of them sees.
@@ -59,8 +59,8 @@ class PackedPages {
   std::vector<std::span<void* const>> spans_;
 };
 
-PageLayout page_layout(const AttentionInputs& inputs, DType dtype, int64_t n_kv_head, int64_t head_dim,
-                       bool with_blocks);
+PageLayout page_layout(const AttentionInputs& inputs, DType dtype, int64_t n_kv_head,
+                       int64_t head_dim, bool with_blocks);
 
 /// The panels of one sequence, typed.
 template <typename T>
@@ -68,7 +68,9 @@ struct Panels {
   const PageLayout* layout;
   std::span<void* const> pages;
 
-  const T* page(int64_t panel) const { return static_cast<const T*>(pages[static_cast<size_t>(panel)]); }
+  const T* page(int64_t panel) const {
+    return static_cast<const T*>(pages[static_cast<size_t>(panel)]);
+  }
   const T* keys(int64_t panel, int64_t kv_head) const {
     return page(panel) + kv_head * layout->head_dim * kPanel;
   }
@@ -107,26 +109,27 @@ class Floats {
   float* data_;
 };
 
-/// A tile with memory of its own for `heads` by `rows` by `columns`; strides are padded off powers of two.
+/// A tile with memory of its own for `heads` by `rows` by `columns`; strides are padded off powers
+/// of two.
 Tile make_tile(float* memory, int64_t rows, int64_t columns);
 int64_t tile_numel(int64_t heads, int64_t rows, int64_t columns);
 
 /// Packs rows of one group to [M][rows][padded_dim] f32, times `factor`, zeros beyond head_dim.
-void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group, float factor,
-               float* packed);
+void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group,
+               float factor, float* packed);
 
 /// True where the stage (0 pre, 1 post) mixes anything.
 bool stage_mixes(const Composition& composition, int64_t stage);
 
-/// The query-side blocks of one stage and group as [rows][(2R+1)·M] in `packed`, gates 0 where off; and the
-/// base. A side that is off has null.
+/// The query-side blocks of one stage and group as [rows][(2R+1)·M] in `packed`, gates 0 where off;
+/// and the base. A side that is off has null.
 MixWeights stage_weights(const Composition& composition, const Block& block, const TileSizes& sizes,
                          int64_t group, int64_t stage, float* packed);
 
 /// Scores of all heads of a group into the tile: products with the keys.
 template <typename T>
-void compute_scores(const Block& block, const TileSizes& sizes, const Panels<T>& panels, int64_t group,
-                    const float* rows, const Tile& tile) {
+void compute_scores(const Block& block, const TileSizes& sizes, const Panels<T>& panels,
+                    int64_t group, const float* rows, const Tile& tile) {
   for (int64_t m = 0; m < sizes.mix.heads; ++m)
     for (int64_t p = 0; p < block.n_panel(); ++p)
       panel_scores<T>(rows + m * block.rows * sizes.padded_dim, block.rows, sizes.padded_dim,
@@ -136,26 +139,27 @@ void compute_scores(const Block& block, const TileSizes& sizes, const Panels<T>&
 
 /// out = compose_stage(in·row_scale) over all panels; a plain scaled copy where nothing mixes.
 template <typename T>
-void compose_tile(const Block& block, const TileSizes& sizes, const Panels<T>& panels, int64_t group,
-                  int64_t stage, const MixWeights& weights, bool mixes, const Tile& in, const Tile& out,
-                  const float* row_scale) {
+void compose_tile(const Block& block, const TileSizes& sizes, const Panels<T>& panels,
+                  int64_t group, int64_t stage, const MixWeights& weights, bool mixes,
+                  const Tile& in, const Tile& out, const float* row_scale) {
   for (int64_t p = 0; p < block.n_panel(); ++p)
     compose_panel<T>(in, out, block.rows, p * kPanel, sizes.mix, weights,
-                     mixes ? panels.block(block.first_panel() + p, group, stage) : nullptr, row_scale);
+                     mixes ? panels.block(block.first_panel() + p, group, stage) : nullptr,
+                     row_scale);
 }
 
 /// o[M][rows][padded_dim] += tile · values, over the keys that the block sees.
 template <typename T>
-void multiply_values(const Block& block, const TileSizes& sizes, const Panels<T>& panels, int64_t group,
-                     const Tile& tile, float* o) {
+void multiply_values(const Block& block, const TileSizes& sizes, const Panels<T>& panels,
+                     int64_t group, const Tile& tile, float* o) {
   for (int64_t m = 0; m < sizes.mix.heads; ++m)
     for (int64_t p = 0; p < block.n_panel(); ++p) {
       const int64_t base = (block.first_panel() + p) * kPanel;
       panel_values<T>(tile.at(m, 0) + p * kPanel, block.rows, tile.row_stride,
                       panels.values(block.first_panel() + p, sizes.kv_head(group, m)),
                       sizes.padded_dim, std::max<int64_t>(0, block.key_begin - base),
-                      std::min(kPanel, block.key_end - base),
-                      o + m * block.rows * sizes.padded_dim, sizes.padded_dim);
+                      std::min(kPanel, block.key_end - base), o + m * block.rows * sizes.padded_dim,
+                      sizes.padded_dim);
     }
 }
 

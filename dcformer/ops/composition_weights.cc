@@ -19,11 +19,11 @@ void check(ConstMatrix x, const CompositionParameters& p, const CompositionSizes
            int64_t cols) {
   const int64_t hidden = s.n_block() * s.hidden();
   require(p.dw1.rows == x.cols && p.dw1.cols == hidden,
-          "composition_weights: expected dw1 [E,G·4·K] = [{},{}], got [{},{}]", x.cols, hidden, p.dw1.rows,
-          p.dw1.cols);
+          "composition_weights: expected dw1 [E,G·4·K] = [{},{}], got [{},{}]", x.cols, hidden,
+          p.dw1.rows, p.dw1.cols);
   require(p.qkw.rows == hidden && p.qkw.cols == s.hidden(),
-          "composition_weights: expected qkw [G·4·K,2R·M] = [{},{}], got [{},{}]", hidden, s.hidden(),
-          p.qkw.rows, p.qkw.cols);
+          "composition_weights: expected qkw [G·4·K,2R·M] = [{},{}], got [{},{}]", hidden,
+          s.hidden(), p.qkw.rows, p.qkw.cols);
   require(!s.gates || (p.dd.rows == x.cols && p.dd.cols == s.n_block() * s.group_heads),
           "composition_weights: expected dd [E,G·4·M] = [{},{}], got [{},{}]", x.cols,
           s.n_block() * s.group_heads, p.dd.rows, p.dd.cols);
@@ -64,7 +64,8 @@ void backward_block(const float* w, const float* dw, const float* inverse_rms,
     for (int64_t m = 0; m < heads; ++m) dot += dw[r * heads + m] * w[r * heads + m];
     dot /= static_cast<float>(heads);
     for (int64_t m = 0; m < heads; ++m)
-      draw[r * heads + m] = static_cast<T>(inverse_rms[r] * (dw[r * heads + m] - w[r * heads + m] * dot));
+      draw[r * heads + m] =
+          static_cast<T>(inverse_rms[r] * (dw[r * heads + m] - w[r * heads + m] * dot));
   }
   for (int64_t i = s.rank * heads; i < 2 * s.rank * heads; ++i) draw[i] = static_cast<T>(dw[i]);
   if (dgate == nullptr) return;

@@ -6,9 +6,9 @@
 
 namespace dcformer {
 
-/// Sizes of the dynamic composition: G groups of M heads, rank R, hidden size K = 2·R·M. For each token
-/// and group there are four blocks `cs`: (pre,query), (pre,key), (post,query), (post,key), each of
-/// 2R+1 rows of M values: R rows w1, R rows w2, one row of gates.
+/// Sizes of the dynamic composition: G groups of M heads, rank R, hidden size K = 2·R·M. For each
+/// token and group there are four blocks `cs`: (pre,query), (pre,key), (post,query), (post,key),
+/// each of 2R+1 rows of M values: R rows w1, R rows w2, one row of gates.
 struct CompositionSizes {
   int64_t n_group = 1;
   int64_t rank = 2;
@@ -22,8 +22,8 @@ struct CompositionSizes {
   int64_t width() const { return n_block() * block(); }
 };
 
-/// Borrowed parameters, f32 or bf16 like the hidden state: dw1 [E, G·4·K], qkw [G·4·K, 2R·M] (the matrices
-/// of the blocks one below the other), dd [E, G·4·M] (no data where gates are off).
+/// Borrowed parameters, f32 or bf16 like the hidden state: dw1 [E, G·4·K], qkw [G·4·K, 2R·M] (the
+/// matrices of the blocks one below the other), dd [E, G·4·M] (no data where gates are off).
 struct CompositionParameters {
   ConstMatrix dw1;
   ConstMatrix qkw;
@@ -44,10 +44,10 @@ struct CompositionSaved {
   Tensor inverse_rms;
 };
 
-/// Section 3.3 of the paper: u = GELU(x·dw1), w = u·qkw, w1 rows divided by their RMS (eps 1e-6), gates
-/// tanh(x·dd). x is [N,E] f32 or bf16; weights [N, G·4·(2R+1)·M] f32 is set (gates 0 where off). With bf16
-/// operands u is rounded, and so are the key-side blocks, which caches hold in that type. `saved` may be
-/// null.
+/// Section 3.3 of the paper: u = GELU(x·dw1), w = u·qkw, w1 rows divided by their RMS (eps 1e-6),
+/// gates tanh(x·dd). x is [N,E] f32 or bf16; weights [N, G·4·(2R+1)·M] f32 is set (gates 0 where
+/// off). With bf16 operands u is rounded, and so are the key-side blocks, which caches hold in that
+/// type. `saved` may be null.
 void composition_weights(Context& context, ConstMatrix x, const CompositionParameters& parameters,
                          const CompositionSizes& sizes, GeluKind kind, MatrixView<float> weights,
                          CompositionSaved* saved);

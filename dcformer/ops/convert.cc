@@ -37,7 +37,8 @@ void convert_row(ConstMatrix from, Matrix to, int64_t row) {
 
 void convert(Context& context, ConstMatrix from, Matrix to) {
   require(from.rows == to.rows && from.cols == to.cols,
-          "convert: expected a result [{},{}], got [{},{}]", from.rows, from.cols, to.rows, to.cols);
+          "convert: expected a result [{},{}], got [{},{}]", from.rows, from.cols, to.rows,
+          to.cols);
   require(to.dtype == DType::f32 || to.dtype == DType::bf16,
           "convert: result is {}, expected f32 or bf16", name_of(to.dtype));
   require(from.dtype == DType::f32 || from.dtype == DType::bf16 || from.dtype == DType::f16,

@@ -5,8 +5,8 @@
 
 namespace dcformer {
 
-/// Sets `to` to `from`, both [N,E], converting between f32 and bf16 (rounding to nearest even), and from
-/// f16. Equal types are copied. Throws Error when shapes differ or a type is another one.
+/// Sets `to` to `from`, both [N,E], converting between f32 and bf16 (rounding to nearest even), and
+/// from f16. Equal types are copied. Throws Error when shapes differ or a type is another one.
 void convert(Context& context, ConstMatrix from, Matrix to);
 
 }  // namespace dcformer

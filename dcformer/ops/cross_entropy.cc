@@ -10,8 +10,8 @@
 namespace dcformer {
 namespace {
 
-// Rows whose logits take some 64 MiB: long enough for the weight gradient's product, whose result is read
-// and written once a chunk.
+// Rows whose logits take some 64 MiB: long enough for the weight gradient's product, whose result
+// is read and written once a chunk.
 int64_t chunk_rows(int64_t vocabulary) {
   return std::clamp<int64_t>((int64_t{16} << 20) / vocabulary / 64 * 64, 64, 2048);
 }
@@ -21,13 +21,14 @@ void check(ConstMatrix x, const Weight& weight, std::span<const int32_t> targets
           "linear_cross_entropy: expected {} targets, got {}", x.rows, targets.size());
   for (size_t n = 0; n < targets.size(); ++n)
     require(targets[n] < weight.n_out(),
-            "linear_cross_entropy: target {} at position {} is outside the vocabulary of {}", targets[n],
-            n, weight.n_out());
+            "linear_cross_entropy: target {} at position {} is outside the vocabulary of {}",
+            targets[n], n, weight.n_out());
 }
 
 template <typename T>
-void chunk_losses(Context& context, MatrixView<const float> logits, std::span<const int32_t> targets,
-                  float scale, MatrixView<T> dlogits, double* losses) {
+void chunk_losses(Context& context, MatrixView<const float> logits,
+                  std::span<const int32_t> targets, float scale, MatrixView<T> dlogits,
+                  double* losses) {
   parallel_chunks(context, logits.rows, 4, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       T* d = dlogits.data == nullptr ? nullptr : dlogits.row(r);
@@ -35,8 +36,8 @@ void chunk_losses(Context& context, MatrixView<const float> logits, std::span<co
       if (targets[static_cast<size_t>(r)] < 0) {
         if (d != nullptr) std::fill_n(d, logits.cols, static_cast<T>(0.0f));
       } else {
-        losses[r] = cross_entropy_row<T>(logits.row(r), logits.cols, targets[static_cast<size_t>(r)],
-                                         scale, d);
+        losses[r] = cross_entropy_row<T>(logits.row(r), logits.cols,
+                                         targets[static_cast<size_t>(r)], scale, d);
       }
     }
   });
@@ -51,7 +52,8 @@ CrossEntropySum linear_cross_entropy(Context& context, ConstMatrix x, const Weig
   const int64_t vocabulary = weight.n_out();
   const int64_t step = std::min(chunk_rows(vocabulary), std::max<int64_t>(x.rows, 1));
   const Tensor logits = Tensor::empty(context, DType::f32, {step, vocabulary});
-  const Tensor dlogits = gradients == nullptr ? Tensor() : Tensor::empty(context, x.dtype, {step, vocabulary});
+  const Tensor dlogits =
+      gradients == nullptr ? Tensor() : Tensor::empty(context, x.dtype, {step, vocabulary});
   std::vector<double> losses(targets.size());
   for (int64_t begin = 0; begin < x.rows; begin += step) {
     const int64_t rows = std::min(step, x.rows - begin);

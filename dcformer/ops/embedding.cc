@@ -10,7 +10,8 @@ namespace {
 void check_ids(std::span<const int32_t> ids, int64_t vocabulary) {
   for (size_t n = 0; n < ids.size(); ++n)
     require(ids[n] >= 0 && ids[n] < vocabulary,
-            "embedding: id {} at position {} is outside the vocabulary of {}", ids[n], n, vocabulary);
+            "embedding: id {} at position {} is outside the vocabulary of {}", ids[n], n,
+            vocabulary);
 }
 
 }  // namespace
@@ -19,13 +20,13 @@ void embedding(Context& context, std::span<const int32_t> ids, ConstMatrix table
                MatrixView<float> y) {
   check_ids(ids, table.rows);
   require(y.rows == static_cast<int64_t>(ids.size()) && y.cols == table.cols,
-          "embedding: expected a result [{},{}], got [{},{}]", ids.size(), table.cols, y.rows, y.cols);
+          "embedding: expected a result [{},{}], got [{},{}]", ids.size(), table.cols, y.rows,
+          y.cols);
   visit_dtype(table.dtype, "embedding", [&](auto type) {
     const auto rows = table.typed<decltype(type)>();
     parallel_chunks(context, y.rows, row_grain(y.cols), [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n)
-        for (int64_t e = 0; e < y.cols; ++e)
-          y.row(n)[e] = static_cast<float>(rows.row(ids[n])[e]);
+        for (int64_t e = 0; e < y.cols; ++e) y.row(n)[e] = static_cast<float>(rows.row(ids[n])[e]);
     });
   });
 }

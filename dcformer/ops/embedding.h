@@ -9,7 +9,8 @@ namespace dcformer {
 
 /// y[n] = table[ids[n]]: table [V,E] f32 or bf16, y [N,E] f32, set. Throws Error for an id outside
 /// 0 … V-1, naming it and its place.
-void embedding(Context& context, std::span<const int32_t> ids, ConstMatrix table, MatrixView<float> y);
+void embedding(Context& context, std::span<const int32_t> ids, ConstMatrix table,
+               MatrixView<float> y);
 
 /// dtable[ids[n]] += dy[n], tokens in order. dy [N,E], dtable [V,E].
 void embedding_backward(Context& context, std::span<const int32_t> ids, MatrixView<const float> dy,

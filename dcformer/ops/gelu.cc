@@ -8,8 +8,8 @@ namespace dcformer {
 namespace {
 
 void check_same(MatrixView<const float> x, int64_t rows, int64_t cols) {
-  require(rows == x.rows && cols == x.cols, "gelu: expected [{},{}], got [{},{}]", x.rows, x.cols, rows,
-          cols);
+  require(rows == x.rows && cols == x.cols, "gelu: expected [{},{}], got [{},{}]", x.rows, x.cols,
+          rows, cols);
 }
 
 }  // namespace

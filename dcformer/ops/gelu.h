@@ -7,8 +7,8 @@
 
 namespace dcformer {
 
-/// The two forms in use: x·Φ(x) with the error function, or its tanh approximation (Hendrycks and Gimpel,
-/// "Gaussian error linear units", 2016).
+/// The two forms in use: x·Φ(x) with the error function, or its tanh approximation (Hendrycks and
+/// Gimpel, "Gaussian error linear units", 2016).
 enum class GeluKind : uint8_t { erf, tanh };
 
 /// y = GELU(x): x [N,E] f32, y [N,E] f32 or bf16, set.

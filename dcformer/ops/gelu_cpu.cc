@@ -30,7 +30,8 @@ HWY_INLINE VF Slope(VF x, GeluKind kind) {
   const VF c = Cumulative(x, kind);
   const VF square = hn::Mul(x, x);
   if (kind == GeluKind::erf) {
-    const VF density = hn::Mul(Exp(hn::Mul(square, hn::Set(d, -0.5f))), hn::Set(d, kInverseSqrtTwoPi));
+    const VF density =
+        hn::Mul(Exp(hn::Mul(square, hn::Set(d, -0.5f))), hn::Set(d, kInverseSqrtTwoPi));
     return hn::MulAdd(x, density, c);
   }
   const VF inner = hn::MulAdd(square, hn::Set(d, 3 * kCubic), hn::Set(d, 1.0f));

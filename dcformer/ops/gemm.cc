@@ -43,8 +43,8 @@ dnnl::memory::data_type dnnl_type(DType dtype) {
 
 dnnl::memory::desc describe(int64_t rows, int64_t cols, int64_t stride, bool transpose,
                             DType dtype) {
-  const dnnl::memory::dims strides = transpose ? dnnl::memory::dims{1, stride}
-                                               : dnnl::memory::dims{stride, 1};
+  const dnnl::memory::dims strides =
+      transpose ? dnnl::memory::dims{1, stride} : dnnl::memory::dims{stride, 1};
   return {{rows, cols}, dnnl_type(dtype), strides};
 }
 
@@ -137,8 +137,9 @@ Gemm tile_of(const Gemm& p, int64_t row, int64_t rows, int64_t col, int64_t cols
   return tile;
 }
 
-// Cuts C into tiles by its shape alone. Column tiles keep all of A shared between the threads, which
-// measured best; rows are cut only where there are too few columns to go round, or too many rows.
+// Cuts C into tiles by its shape alone. Column tiles keep all of A shared between the threads,
+// which measured best; rows are cut only where there are too few columns to go round, or too many
+// rows.
 void add_tiles(const Gemm& p, std::vector<Gemm>& tiles) {
   constexpr int64_t kRows = 1024;
   constexpr int64_t kCols = 256;
@@ -146,11 +147,13 @@ void add_tiles(const Gemm& p, std::vector<Gemm>& tiles) {
   const int64_t n = p.c.cols;
   const int64_t col_tiles = std::max<int64_t>(1, (n + kCols / 2) / kCols);
   const int64_t wanted_row_tiles = col_tiles >= 8 ? 1 : 8 / col_tiles;
-  const int64_t row_step = std::min(kRows, std::max<int64_t>(128, (m + wanted_row_tiles - 1) / wanted_row_tiles));
+  const int64_t row_step =
+      std::min(kRows, std::max<int64_t>(128, (m + wanted_row_tiles - 1) / wanted_row_tiles));
   const int64_t col_step = ((n + col_tiles - 1) / col_tiles + 15) / 16 * 16;
   for (int64_t col = 0; col < n; col += col_step)
     for (int64_t row = 0; row < m; row += row_step)
-      tiles.push_back(tile_of(p, row, std::min(row_step, m - row), col, std::min(col_step, n - col)));
+      tiles.push_back(
+          tile_of(p, row, std::min(row_step, m - row), col, std::min(col_step, n - col)));
 }
 
 // The same product on f32 copies of its operands.

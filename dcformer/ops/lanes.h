@@ -12,8 +12,8 @@ namespace dcformer {
 inline int64_t row_grain(int64_t cols) { return std::max<int64_t>(1, 16384 / (cols + 1)); }
 
 /// A sum over rows with the same bits at any number of threads: the rows are cut into at most 16
-/// stretches by their number alone, body(row, lane) adds row's share to its stretch's lane `[width]`, and
-/// the lanes are added to `sum [width]` in order.
+/// stretches by their number alone, body(row, lane) adds row's share to its stretch's lane
+/// `[width]`, and the lanes are added to `sum [width]` in order.
 template <typename F>
 void sum_over_rows(Context& context, int64_t rows, int64_t width, float* sum, F&& body) {
   const int64_t grain = std::max<int64_t>(8, (rows + 15) / 16);

@@ -10,7 +10,8 @@ namespace dcformer {
 namespace {
 
 void check_linear(ConstMatrix x, const Weight& w, ConstMatrix y) {
-  require(x.cols == w.n_in(), "linear: expected inputs [N,{}], got [{},{}]", w.n_in(), x.rows, x.cols);
+  require(x.cols == w.n_in(), "linear: expected inputs [N,{}], got [{},{}]", w.n_in(), x.rows,
+          x.cols);
   require(y.rows == x.rows && y.cols == w.n_out(), "linear: expected outputs [{},{}], got [{},{}]",
           x.rows, w.n_out(), y.rows, y.cols);
   require(x.dtype == w.values.dtype, "linear: inputs are {}, weights {}, expected one type",
@@ -57,10 +58,11 @@ void linear(Context& context, ConstMatrix x, const Weight& weight, Matrix y) {
 
 void linear_backward_input(Context& context, ConstMatrix dy, const Weight& weight, Matrix dx,
                            bool accumulate) {
-  check_linear(dx, Weight{{nullptr, dx.dtype, weight.values.rows, weight.values.cols, 0},
-                          weight.layout,
-                          nullptr},
-               dy);
+  check_linear(
+      dx,
+      Weight{
+          {nullptr, dx.dtype, weight.values.rows, weight.values.cols, 0}, weight.layout, nullptr},
+      dy);
   gemm(context,
        Gemm{dy, false, weight.values, weight.layout == WeightLayout::in_out, dx, accumulate});
 }

@@ -80,14 +80,14 @@ void FewRowsInOut(MatrixView<const T> x, MatrixView<const T> w, const float* bia
   });
 }
 
-#define DCFORMER_INSTANTIATE(T, suffix)                                                          \
-  void OutIn##suffix(MatrixView<const T> x, MatrixView<const T> w, const float* bias,            \
-                     MatrixView<float> y, int64_t begin, int64_t end) {                          \
-    FewRowsOutIn(x, w, bias, y, begin, end);                                                     \
-  }                                                                                              \
-  void InOut##suffix(MatrixView<const T> x, MatrixView<const T> w, const float* bias,            \
-                     MatrixView<float> y, int64_t begin, int64_t end) {                          \
-    FewRowsInOut(x, w, bias, y, begin, end);                                                     \
+#define DCFORMER_INSTANTIATE(T, suffix)                                               \
+  void OutIn##suffix(MatrixView<const T> x, MatrixView<const T> w, const float* bias, \
+                     MatrixView<float> y, int64_t begin, int64_t end) {               \
+    FewRowsOutIn(x, w, bias, y, begin, end);                                          \
+  }                                                                                   \
+  void InOut##suffix(MatrixView<const T> x, MatrixView<const T> w, const float* bias, \
+                     MatrixView<float> y, int64_t begin, int64_t end) {               \
+    FewRowsInOut(x, w, bias, y, begin, end);                                          \
   }
 DCFORMER_INSTANTIATE(float, F32)
 DCFORMER_INSTANTIATE(BFloat16, Bf16)

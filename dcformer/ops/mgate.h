@@ -9,6 +9,7 @@ namespace dcformer {
 void mgate(Context& context, MatrixView<const float> x, MatrixView<float> p);
 
 /// dx[n,s] = p·(dp - Σ_s p·dp), set; dx is f32 or bf16.
-void mgate_backward(Context& context, MatrixView<const float> p, MatrixView<const float> dp, Matrix dx);
+void mgate_backward(Context& context, MatrixView<const float> p, MatrixView<const float> dp,
+                    Matrix dx);
 
 }  // namespace dcformer

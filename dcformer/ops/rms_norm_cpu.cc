@@ -76,8 +76,8 @@ template <>
 void rms_norm_row(const float* x, const float* scale, float eps, BFloat16* y, int64_t n) {
   HWY_DYNAMIC_DISPATCH(NormRowBf16)(x, scale, eps, y, n);
 }
-void rms_norm_backward_row(const float* x, const float* scale, float eps, const float* dy, float* dx,
-                           bool accumulate, float* dscale, int64_t n) {
+void rms_norm_backward_row(const float* x, const float* scale, float eps, const float* dy,
+                           float* dx, bool accumulate, float* dscale, int64_t n) {
   HWY_DYNAMIC_DISPATCH(BackwardRow)(x, scale, eps, dy, dx, accumulate, dscale, n);
 }
 

@@ -30,10 +30,10 @@ class RopeTable {
 
 enum class RopeDirection { forward, inverse };
 
-/// Rotates the pairs (d, d + D_rot/2) of each head's first D_rot coordinates by the angle of the token's
-/// position (backwards for `inverse`, which is the gradient's map); the rest is copied. x is [N,H,D] f32,
-/// y [N,H,D] f32 or bf16, set; y may be x where both are f32. positions [N]. Throws Error for a position
-/// beyond the table.
+/// Rotates the pairs (d, d + D_rot/2) of each head's first D_rot coordinates by the angle of the
+/// token's position (backwards for `inverse`, which is the gradient's map); the rest is copied. x
+/// is [N,H,D] f32, y [N,H,D] f32 or bf16, set; y may be x where both are f32. positions [N]. Throws
+/// Error for a position beyond the table.
 void rope(Context& context, HeadView<const float> x, std::span<const int64_t> positions,
           const RopeTable& table, RopeDirection direction, Heads y);
 

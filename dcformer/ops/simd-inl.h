@@ -48,7 +48,8 @@ HWY_INLINE void StoreF(VF v, float* p) { hn::StoreU(v, DF(), p); }
 HWY_INLINE void StoreF(VF v, BFloat16* p) {
   const hn::RebindToSigned<DF> di;
   const hn::Rebind<int16_t, DF> dh;
-  // An arithmetic shift keeps the half's bits within the range that the saturating narrowing passes.
+  // An arithmetic shift keeps the half's bits within the range that the saturating narrowing
+  // passes.
   const auto high = hn::ShiftRight<16>(hn::BitCast(di, RoundToBFloat16(v)));
   hn::StoreU(hn::DemoteTo(dh, high), dh, reinterpret_cast<int16_t*>(p));
 }
@@ -72,8 +73,8 @@ HWY_INLINE void StorePart(VF v, T* p, int64_t n) {
   for (int64_t i = 0; i < n; ++i) FromFloat(buffer[i], p + i);
 }
 
-// Calls f(i, lanes) for vectors of [0, n): f loads and stores through the two functions below, so that a
-// kernel is written once for whole vectors and for the rest.
+// Calls f(i, lanes) for vectors of [0, n): f loads and stores through the two functions below, so
+// that a kernel is written once for whole vectors and for the rest.
 template <typename F>
 HWY_INLINE void ForVectors(int64_t n, F&& f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
@@ -122,7 +123,8 @@ HWY_INLINE VF Exp(VF x) {
   const VF second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
   VF result = hn::Mul(hn::Mul(p, first), second);
   result = hn::IfThenZeroElse(hn::Lt(x, low), result);
-  result = hn::IfThenElse(hn::Gt(x, high), hn::Set(d, std::numeric_limits<float>::infinity()), result);
+  result =
+      hn::IfThenElse(hn::Gt(x, high), hn::Set(d, std::numeric_limits<float>::infinity()), result);
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 

@@ -10,8 +10,8 @@ namespace {
 int64_t n_slice(MatrixView<const float> a, MatrixView<const float> gate) {
   if (gate.data == nullptr) return 1;
   require(gate.rows == a.rows && gate.cols > 0 && a.cols % gate.cols == 0,
-          "swiglu: expected a gate [{},S] with S dividing {}, got [{},{}]", a.rows, a.cols, gate.rows,
-          gate.cols);
+          "swiglu: expected a gate [{},S] with S dividing {}, got [{},{}]", a.rows, a.cols,
+          gate.rows, gate.cols);
   return gate.cols;
 }
 
@@ -35,7 +35,8 @@ void swiglu(Context& context, MatrixView<const float> a, MatrixView<const float>
       for (int64_t r = begin; r < end; ++r)
         for (int64_t s = 0; s < slices; ++s)
           swiglu_slice<T>(a.row(r) + s * width, b.row(r) + s * width,
-                          gate.data == nullptr ? 1.0f : gate.row(r)[s], out.row(r) + s * width, width);
+                          gate.data == nullptr ? 1.0f : gate.row(r)[s], out.row(r) + s * width,
+                          width);
     });
   });
 }

@@ -12,7 +12,7 @@ void swiglu_slice(const float* a, const float* b, float gate, T* y, int64_t n);
 
 /// da, db for i < n; returns Σ dy·silu(a)·b, the gate's gradient.
 template <typename T>
-float swiglu_backward_slice(const float* a, const float* b, float gate, const float* dy, T* da, T* db,
-                            int64_t n);
+float swiglu_backward_slice(const float* a, const float* b, float gate, const float* dy, T* da,
+                            T* db, int64_t n);
 
 }  // namespace dcformer

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dcformer/model/attention_layer.h"
+#include "dcformer/model/feed_forward.h"
+#include "dcformer/ops/cross_entropy.h"
+
+namespace dcformer {
+
+/// A decoder-only transformer: embedding, blocks of x + attention(norm(x)) and x + mlp(norm(x)),
+/// final norm, output layer. One code serves training, evaluation and generation.
+class LanguageModel {
+ public:
+  LanguageModel(const ModelConfig& config, Parameters parameters);
+  LanguageModel(const LanguageModel&) = delete;
+  LanguageModel& operator=(const LanguageModel&) = delete;
+
+  const ModelConfig& config() const { return config_; }
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
+
+  /// The hidden state after the final norm, [N,E] in the compute type, for ids [N]. Caches of the
+  /// batch are extended by the new tokens. Throws Error for an id outside the vocabulary or a
+  /// position beyond `block_size`.
+  Tensor forward(Context& context, std::span<const int32_t> ids, const SequenceBatch& batch) const;
+
+  /// logits [rows, V] f32 of hidden states [rows, E], set.
+  void logits(Context& context, ConstMatrix hidden, MatrixView<float> logits) const;
+
+  /// Σ loss over the targets [N] (negative: ignored), without gradients.
+  CrossEntropySum loss(Context& context, std::span<const int32_t> ids,
+                       std::span<const int32_t> targets, const SequenceBatch& batch) const;
+
+  /// The same, and adds the gradients of scale · Σ loss to the parameters'.
+  CrossEntropySum loss_and_gradients(Context& context, std::span<const int32_t> ids,
+                                     std::span<const int32_t> targets, const SequenceBatch& batch,
+                                     float scale) const;
+
+ private:
+  struct Block {
+    const Parameter* attention_norm;
+    AttentionLayer attention;
+    const Parameter* feed_forward_norm;
+    FeedForward feed_forward;
+  };
+
+  Tensor embed(Context& context, std::span<const int32_t> ids, const SequenceBatch& batch) const;
+  Tensor normalise(Context& context, const Tensor& x, const Parameter& scale) const;
+  Tensor block_forward(Context& context, const Block& block, const Tensor& x,
+                       const PassInputs& pass, Tape* tape) const;
+  Tensor block_backward(Context& context, const Block& block, const Tensor& dy,
+                        const PassInputs& pass, Tape& tape) const;
+  /// dy + the gradient of normalise at x for the gradient `dnormalised`.
+  Tensor add_norm_backward(Context& context, const Tensor& x, const Parameter& scale,
+                           const Tensor& dnormalised, const Tensor& dy) const;
+  /// The blocks, from the embedding on; the last residual.
+  Tensor trunk(Context& context, std::span<const int32_t> ids, const PassInputs& pass,
+               Tape* tape) const;
+
+  ModelConfig config_;
+  Parameters parameters_;
+  RopeTable rope_;
+  std::vector<Block> blocks_;
+  const Parameter* embedding_;
+  const Parameter* norm_;
+  const Parameter* output_;
+};
+
+}  // namespace dcformer
