@@ -182,6 +182,23 @@ TEST(ReferenceAttentionFormula, GroupsReadTheirOwnHeads) {
   EXPECT_TRUE(all_close(attention(half).o, second_half(whole, 2 * p.head_dim), 1e-14, 0));
 }
 
+TEST(ReferenceAttentionFormula, NeighbouringHeadsShareKeys) {
+  AttentionProblem shared = problem_of(3, 3);
+  shared.n_kv_head = 2;
+  fill(shared);
+  AttentionProblem own = shared;
+  own.n_kv_head = 4;
+  for (Values AttentionProblem::*field : {&AttentionProblem::k, &AttentionProblem::v}) {
+    Values& values = own.*field;
+    values.clear();
+    for (int64_t j = 0; j < 3; ++j)
+      for (int64_t head : {0, 0, 1, 1})
+        for (int64_t d = 0; d < shared.head_dim; ++d)
+          values.push_back((shared.*field)[(j * 2 + head) * shared.head_dim + d]);
+  }
+  EXPECT_TRUE(test::same_values(attention(shared).o, attention(own).o));
+}
+
 TEST(ReferenceAttentionMask, WindowKeepsExactlyItsKeys) {
   AttentionProblem p = problem_of(3, 9);
   p.window = 4;
@@ -237,6 +254,8 @@ TEST(ReferenceAttentionMask, RowWithoutKeysIsZero) {
   for (int64_t x = 0; x < p.n_head * p.head_dim; ++x) {
     EXPECT_EQ(result.o[x], 0);
     EXPECT_EQ(gradients.q[x], 0);
+    EXPECT_EQ(result.maximum[x / p.head_dim], 0);
+    EXPECT_EQ(result.sum[x / p.head_dim], 0);
     EXPECT_NE(result.o[p.n_head * p.head_dim + x], 0);
   }
 }
