@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dcformer/io/safetensors.h"
+#include "dcformer/model/checkpoint.h"
+#include "tests/support/compare.h"
+
+// Golden models (tests/golden/README.md): what the published code, or the formulas in double
+// precision, give for small random models. The tolerances are stated there.
+namespace dcformer {
+namespace {
+
+std::string golden(const std::string& name) { return std::string(DCFORMER_GOLDEN) + "/" + name; }
+
+std::vector<double> expected_values(const SafetensorsFile& file, const std::string& name) {
+  const Tensor t = file.tensor(name);
+  return t.dtype() == DType::f64 ? test::to_doubles(t.span<double>())
+                                 : test::to_doubles(t.span<float>());
+}
+
+/// The logits of all rows, each row prefilled to `prefill` tokens in one pass and then one by one
+/// through the caches; 0: all in one pass without caches.
+std::vector<float> logits_of(Context& context, const LanguageModel& model, const IdRows& rows,
+                             int64_t prefill) {
+  std::vector<float> all;
+  for (int64_t r = 0; r < rows.n_row; ++r) {
+    const std::span<const int32_t> ids(rows.ids.data() + r * rows.length,
+                                       static_cast<size_t>(rows.length));
+    SequenceCache cache(model.config(), model.parameters().compute_dtype());
+    for (int64_t done = 0; done < rows.length;) {
+      const int64_t n = prefill == 0 ? rows.length : done == 0 ? prefill : 1;
+      SequenceBatch batch;
+      if (prefill == 0) {
+        batch.append(n);
+      } else {
+        batch.append(n, cache);
+      }
+      const Tensor hidden = model.forward(
+          context, ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), batch);
+      const Tensor logits = Tensor::empty(context, DType::f32, {n, model.config().vocab_size});
+      model.logits(context, hidden.matrix(), logits.matrix().typed<float>());
+      const auto values = logits.span<float>();
+      all.insert(all.end(), values.begin(), values.end());
+      done += n;
+    }
+  }
+  return all;
+}
+
+struct PublishedCase {
+  const char* folder;
+  double tolerance;
+  /// The published prefill, and one longer than the window.
+  int64_t prefill, long_prefill;
+};
+
+class GoldenPublished : public ::testing::TestWithParam<PublishedCase> {};
+
+TEST_P(GoldenPublished, LogitsInOnePassAndByAnyPrefill) {
+  const PublishedCase& c = GetParam();
+  Context context(2);
+  const auto model = load_model(context, golden(c.folder), DType::f32);
+  const auto file = SafetensorsFile::open(golden(c.folder) + "/expected.safetensors");
+  const std::vector<double> expected = expected_values(file, "logits_float64");
+  const IdRows rows = id_rows(file.tensor("input_ids"), "input_ids");
+  for (int64_t prefill : {int64_t{0}, c.prefill, int64_t{1}, c.long_prefill})
+    EXPECT_TRUE(test::max_close(logits_of(context, *model, rows, prefill), expected, c.tolerance))
+        << "prefill " << prefill;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenPublished,
+                         ::testing::Values(PublishedCase{"dcformer-window", 1e-4, 12, 17},
+                                           PublishedCase{"dcformer-no-qk-norm", 1e-4, 12, 11},
+                                           PublishedCase{"dcformer-mgate", 1e-4, 12, 15},
+                                           PublishedCase{"dcformer-six-heads", 1e-4, 7, 13},
+                                           PublishedCase{"dcformer-lgll", 1e-3, 300, 290}),
+                         [](const auto& info) {
+                           std::string name = info.param.folder;
+                           for (char& ch : name)
+                             if (ch == '-') ch = '_';
+                           return name;
+                         });
+
+class GoldenTraining : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string folder() const { return golden(std::string("training/") + GetParam()); }
+};
+
+TEST_P(GoldenTraining, Logits) {
+  Context context(2);
+  const auto model = load_model(context, folder(), DType::f32);
+  const auto file = SafetensorsFile::open(folder() + "/expected.safetensors");
+  IdRows rows = id_rows(file.tensor("batches"), "batches");
+  rows.n_row = 2;
+  const std::vector<double> expected = expected_values(file, "logits");
+  EXPECT_TRUE(test::max_close(logits_of(context, *model, rows, 0), expected, 1e-4));
+  EXPECT_TRUE(test::max_close(logits_of(context, *model, rows, 5), expected, 1e-4));
+}
+
+TEST_P(GoldenTraining, LossAndGradients) {
+  const auto file = SafetensorsFile::open(folder() + "/expected.safetensors");
+  const IdRows rows = id_rows(file.tensor("batches"), "batches");
+  const ModelConfig config = read_model_config(folder());
+  std::vector<float> first_run;
+  for (int threads : {1, 2}) {
+    Context context(threads);
+    LanguageModel model(config,
+                        Parameters::for_training(context, parameter_specs(config), DType::f32));
+    load_weights(context, folder(), model.parameters());
+    SequenceBatch batch;
+    std::vector<int32_t> ids;
+    std::vector<int32_t> targets;
+    for (int64_t r = 0; r < 2; ++r) {
+      const int32_t* row = rows.ids.data() + r * rows.length;
+      ids.insert(ids.end(), row, row + rows.length - 1);
+      targets.insert(targets.end(), row + 1, row + rows.length);
+      batch.append(rows.length - 1);
+    }
+    const float scale = 1.0f / static_cast<float>(targets.size());
+    const CrossEntropySum sum = model.loss_and_gradients(context, ids, targets, batch, scale);
+    ASSERT_EQ(sum.n_target, 46);
+    EXPECT_NEAR(sum.loss * scale, expected_values(file, "losses")[0],
+                1e-5 * expected_values(file, "losses")[0]);
+    EXPECT_EQ(model.loss(context, ids, targets, batch).loss, sum.loss);
+    for (const Parameter& p : model.parameters().all())
+      EXPECT_TRUE(test::norm_close(p.gradient.span<float>(),
+                                   expected_values(file, "gradient." + p.spec.name), 5e-4))
+          << p.spec.name;
+    const auto gradients = model.parameters().gradients().span<float>();
+    if (first_run.empty()) {
+      first_run.assign(gradients.begin(), gradients.end());
+    } else {
+      EXPECT_TRUE(std::equal(gradients.begin(), gradients.end(), first_run.begin()))
+          << "the gradients differ between 1 and 2 threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTraining,
+                         ::testing::Values("plain", "dcformer", "base-projection", "gqa", "mgate",
+                                           "post-only", "pre-only", "query-wise", "two-groups"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& ch : name)
+                             if (ch == '-') ch = '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace dcformer
