@@ -1,1 +1,60 @@
-int main() { return 0; }
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "dcformer/cli/commands.h"
+
+namespace {
+
+constexpr int kFault = 1;
+constexpr int kWrongUsage = 2;
+
+// Output is for standard output; the log and progress go to standard error.
+void set_up_log() {
+  spdlog::set_default_logger(spdlog::stderr_logger_st("dcformer"));
+  spdlog::set_pattern("%l: %v");
+}
+
+int report(const char* text) {
+  fmt::print(stderr, "error: {}\n", text);
+  return kFault;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Trains, evaluates and runs transformers with dynamically composable multi-head attention."};
+  app.name("dcformer");
+  app.require_subcommand(1);
+  dcformer::GlobalOptions global;
+  app.add_option("--threads", global.threads, "Threads to compute with (default: all processors)")
+      ->check(CLI::Range(1, 1024));
+  app.fallthrough();
+  dcformer::add_train_command(app, global);
+  dcformer::add_generate_command(app, global);
+  dcformer::add_logits_command(app, global);
+  dcformer::add_tokenizer_command(app, global);
+  dcformer::add_info_command(app, global);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);
+    fmt::print(stderr, "error: {}\nRun 'dcformer --help', or 'dcformer COMMAND --help'.\n",
+               e.what());
+    return kWrongUsage;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  set_up_log();
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    return report(e.what());
+  }
+}

@@ -1,0 +1,22 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "dcformer/cli/commands.h"
+#include "dcformer/inspect/model_report.h"
+#include "dcformer/model/checkpoint.h"
+
+namespace dcformer {
+
+void add_info_command(CLI::App& app, const GlobalOptions&) {
+  auto* command =
+      app.add_subcommand("info", "Describe a model: parameters by group, memory, configuration");
+  auto model = std::make_shared<std::string>();
+  command->add_option("model", *model, "A model folder, or a run folder (its newest checkpoint)")
+      ->required();
+  command->footer("Example:\n  dcformer info runs/first");
+  command->callback([model] { fmt::print("{}", model_report(model_folder(*model))); });
+}
+
+}  // namespace dcformer

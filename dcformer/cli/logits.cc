@@ -1,0 +1,59 @@
+#include <memory>
+#include <string>
+
+#include "dcformer/cli/commands.h"
+#include "dcformer/generate/generator.h"
+#include "dcformer/model/checkpoint.h"
+#include "dcformer/ops/choose_dtype.h"
+
+namespace dcformer {
+namespace {
+
+struct LogitsArguments {
+  std::string model;
+  std::string tokens;
+  std::string output;
+  int64_t prefill = 0;
+  std::string dtype = "f32";
+};
+
+void write_logits(const LogitsArguments& arguments, const GlobalOptions& global) {
+  Context context(global.threads);
+  const IdRows rows =
+      id_rows(read_tensor(parse_tensor_reference(arguments.tokens), "input_ids"), arguments.tokens);
+  const auto model = load_model(context, model_folder(arguments.model),
+                                choose_compute_dtype(context, arguments.dtype));
+  const Tensor logits = row_logits(context, *model, rows, arguments.prefill);
+  write_safetensors(arguments.output, {{"logits", logits}});
+}
+
+}  // namespace
+
+void add_logits_command(CLI::App& app, const GlobalOptions& global) {
+  auto* command = app.add_subcommand("logits", "Write a model's logits for rows of token ids");
+  auto arguments = std::make_shared<LogitsArguments>();
+  command
+      ->add_option("model", arguments->model,
+                   "A model folder, or a run folder (its newest checkpoint)")
+      ->required();
+  command
+      ->add_option("--tokens", arguments->tokens,
+                   "FILE.safetensors[:NAME] with ids [B,T]; NAME: input_ids, else the only tensor")
+      ->required();
+  command->add_option("--output", arguments->output, "FILE.safetensors for `logits` [B,T,V] f32")
+      ->required();
+  command
+      ->add_option("--prefill", arguments->prefill,
+                   "Tokens of the first pass, the rest one by one (0: all)")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--dtype", arguments->dtype, "f32, bf16, or auto (the faster here)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "bf16", "auto"}));
+  command->footer(
+      "Example:\n  dcformer logits MODEL --tokens ids.safetensors --output logits.safetensors "
+      "--prefill 12");
+  command->callback([arguments, &global] { write_logits(*arguments, global); });
+}
+
+}  // namespace dcformer

@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dcformer/cli/commands.h"
+#include "dcformer/train/trainer.h"
+
+namespace dcformer {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first signal lets the step finish and saves; the second ends the process as usual.
+void on_signal(int number) {
+  interrupted = 1;
+  std::signal(number, SIG_DFL);
+}
+
+struct TrainArguments {
+  std::string run_file;
+  std::string output;
+  std::vector<std::string> overrides;
+  TrainerOptions options;
+};
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  if (whole >= 3600)
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+/// The progress line: rewritten in place on a terminal, else a line every few seconds.
+class Progress {
+ public:
+  explicit Progress(int64_t end) : end_(end), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+  void show(const StepMetrics& m) {
+    // The mean of the recent past: step times vary.
+    seconds_ = seconds_ == 0 ? m.seconds : 0.9 * seconds_ + 0.1 * m.seconds;
+    loss_ = loss_ == 0 ? m.loss : 0.9 * loss_ + 0.1 * m.loss;
+    const auto now = std::chrono::steady_clock::now();
+    const bool due = now - shown_ > std::chrono::milliseconds(terminal_ ? 200 : 10000);
+    if (!due && m.step != end_) return;
+    shown_ = now;
+    const double rate = m.tokens_per_second * m.seconds / seconds_;
+    fmt::print(stderr, "{}step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left{}",
+               terminal_ ? "\r\033[K" : "", m.step, end_, loss_, rate,
+               clock_text(static_cast<double>(end_ - m.step) * seconds_), terminal_ ? "" : "\n");
+    open_line_ = terminal_;
+    std::fflush(stderr);
+  }
+  /// Ends the line that is being rewritten.
+  void close() {
+    if (open_line_) fmt::print(stderr, "\n");
+    open_line_ = false;
+  }
+
+ private:
+  int64_t end_;
+  bool terminal_;
+  bool open_line_ = false;
+  double seconds_ = 0;
+  double loss_ = 0;
+  std::chrono::steady_clock::time_point shown_;
+};
+
+std::string describe(const Validation& v) {
+  std::string text = fmt::format("{:.4f} nats per token", v.nats_per_token);
+  if (v.bits_per_byte) text += fmt::format(", {:.4f} bits per byte", *v.bits_per_byte);
+  return text;
+}
+
+void train(const TrainArguments& arguments, const GlobalOptions& global) {
+  Context context(global.threads);
+  Trainer trainer(context, read_run_config(arguments.run_file, arguments.overrides),
+                  arguments.output, arguments.options);
+  const int64_t steps = trainer.config().train.steps;
+  const int64_t stop = arguments.options.stop_after;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  Progress progress(stop > 0 ? std::min(steps, stop) : steps);
+  trainer.run([&](const StepMetrics& m) { progress.show(m); },
+              [&](int64_t step, const Validation& v) {
+                progress.close();
+                fmt::print(stderr, "step {}: validation: {}\n", step, describe(v));
+              },
+              [] { return interrupted != 0; });
+  progress.close();
+  if (interrupted != 0) {
+    fmt::print(stderr, "interrupted: saved after step {}; continue with --resume\n",
+               trainer.step());
+    return;
+  }
+  if (const auto validation = trainer.validate())
+    fmt::print("validation: {}\n", describe(*validation));
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, const GlobalOptions& global) {
+  auto* command = app.add_subcommand("train", "Train a model as a run file says");
+  auto arguments = std::make_shared<TrainArguments>();
+  command
+      ->add_option("run", arguments->run_file,
+                   "The run file (JSON; see configs/ and docs/train.md)")
+      ->required();
+  command
+      ->add_option("--output", arguments->output, "Folder of the run: checkpoints, metrics.jsonl")
+      ->required();
+  command
+      ->add_option("--set", arguments->overrides,
+                   "Override a key: --set train.learning_rate=1e-3 (repeatable)")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_flag("--resume", arguments->options.resume, "Continue the run in the folder");
+  command->add_option("--init", arguments->options.init,
+                      "Start from the weights of this model or run");
+  command
+      ->add_option("--stop-after", arguments->options.stop_after,
+                   "Stop after this many steps, schedule unchanged")
+      ->check(CLI::PositiveNumber);
+  command->footer(
+      "Example:\n  dcformer train configs/quickstart.json --output runs/first --set "
+      "train.steps=200\n"
+      "Ctrl-C finishes the step, saves, and ends; --resume goes on from there.");
+  command->callback([arguments, &global] { train(*arguments, global); });
+}
+
+}  // namespace dcformer

@@ -1,0 +1,72 @@
+#include "dcformer/generate/generator.h"
+
+namespace dcformer {
+namespace {
+
+/// Runs ids of one cached sequence through the model; returns the hidden states.
+Tensor advance(Context& context, const LanguageModel& model, std::span<const int32_t> ids,
+               SequenceCache& cache) {
+  SequenceBatch batch;
+  batch.append(static_cast<int64_t>(ids.size()), cache);
+  return model.forward(context, ids, batch);
+}
+
+}  // namespace
+
+std::vector<int32_t> generate(Context& context, const LanguageModel& model,
+                              std::span<const int32_t> prompt, int64_t max_tokens, int32_t stop_id,
+                              const SamplingOptions& sampling,
+                              const std::function<bool(int32_t)>& on_token) {
+  const auto length = static_cast<int64_t>(prompt.size());
+  require(length > 0, "generate: the prompt is empty");
+  require(length <= model.config().block_size,
+          "generate: the prompt has {} tokens, more than the context of {}", length,
+          model.config().block_size);
+  Sampler sampler(sampling);
+  SequenceCache cache(model.config(), model.parameters().compute_dtype());
+  const Tensor logits = Tensor::empty(context, DType::f32, {1, model.config().vocab_size});
+  std::vector<int32_t> tokens;
+  Tensor hidden = advance(context, model, prompt, cache);
+  while (static_cast<int64_t>(tokens.size()) < max_tokens) {
+    model.logits(context, hidden.matrix().row_range(hidden.shape()[0] - 1, 1),
+                 logits.matrix().typed<float>());
+    const int32_t token = sampler.sample(logits.span<float>());
+    if (token == stop_id) break;
+    tokens.push_back(token);
+    if (!on_token(token) || cache.length() == model.config().block_size) break;
+    if (static_cast<int64_t>(tokens.size()) < max_tokens)
+      hidden = advance(context, model, {&token, 1}, cache);
+  }
+  return tokens;
+}
+
+Tensor row_logits(Context& context, const LanguageModel& model, const IdRows& rows,
+                  int64_t prefill) {
+  require(prefill >= 0, "logits: prefill is {}, expected 0 (all in one pass) or more", prefill);
+  const int64_t vocabulary = model.config().vocab_size;
+  const bool one_pass = prefill == 0 || prefill >= rows.length;
+  const Tensor logits = Tensor::empty(context, DType::f32, {rows.n_row, rows.length, vocabulary});
+  for (int64_t r = 0; r < rows.n_row; ++r) {
+    const std::span<const int32_t> ids(rows.ids.data() + r * rows.length,
+                                       static_cast<size_t>(rows.length));
+    const auto write = [&](const Tensor& hidden, int64_t done) {
+      model.logits(
+          context, hidden.matrix(),
+          logits.matrix().row_range(r * rows.length + done, hidden.shape()[0]).typed<float>());
+    };
+    if (one_pass) {
+      SequenceBatch batch;
+      batch.append(rows.length);
+      write(model.forward(context, ids, batch), 0);
+      continue;
+    }
+    SequenceCache cache(model.config(), model.parameters().compute_dtype());
+    for (int64_t done = 0, n = prefill; done < rows.length; done += n, n = 1)
+      write(advance(context, model, ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
+                    cache),
+            done);
+  }
+  return logits;
+}
+
+}  // namespace dcformer

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "dcformer/generate/sampler.h"
+#include "dcformer/io/safetensors.h"
+#include "dcformer/model/language_model.h"
+
+namespace dcformer {
+
+/// Continues the prompt by up to `max_tokens` tokens, each given to `on_token` as it comes; stops
+/// before `stop_id` (-1: none), when `on_token` returns false, or where the context ends. Returns
+/// the tokens. Throws Error for an empty prompt, or one that fills the context.
+std::vector<int32_t> generate(Context& context, const LanguageModel& model,
+                              std::span<const int32_t> prompt, int64_t max_tokens, int32_t stop_id,
+                              const SamplingOptions& sampling,
+                              const std::function<bool(int32_t)>& on_token);
+
+/// logits [rows, length, V] f32 of rows of ids: the first `prefill` tokens of each row in one pass
+/// and the rest one by one through the caches; 0, or as many as there are: all in one pass. Throws
+/// Error for ids outside the vocabulary, or rows longer than the context.
+Tensor row_logits(Context& context, const LanguageModel& model, const IdRows& rows,
+                  int64_t prefill);
+
+}  // namespace dcformer

@@ -1,0 +1,94 @@
+#include "dcformer/inspect/model_report.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+
+#include "dcformer/model/cache.h"
+#include "dcformer/model/checkpoint.h"
+#include "dcformer/text/tokenizer.h"
+
+namespace dcformer {
+namespace {
+
+std::string in_bytes(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
+}
+
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (int64_t i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3)
+    digits.insert(static_cast<size_t>(i), ",");
+  return digits;
+}
+
+std::string architecture(const ModelConfig& c) {
+  if (!c.use_dcmha) return "Transformer++ (multi-head attention without composition)";
+  std::string parts;
+  const auto add = [&](bool on, const char* name) {
+    if (!on) return;
+    if (!parts.empty()) parts += ", ";
+    parts += name;
+  };
+  add(c.pre_compose, "pre");
+  add(c.post_compose, "post");
+  add(c.has_dynamic() && c.query_compose, "query-wise");
+  add(c.has_dynamic() && c.key_compose, "key-wise");
+  add(c.has_dynamic() && c.gates, "gates");
+  add(c.has_base(), "base projection");
+  return fmt::format("DCFormer++ (composition: {}; rank {}, {} group{})",
+                     parts.empty() ? "none" : parts, c.rank, c.n_group, c.n_group == 1 ? "" : "s");
+}
+
+std::string windows(const ModelConfig& c) {
+  std::string text;
+  for (const int64_t w : c.windows) {
+    if (!text.empty()) text += ", ";
+    text += w == 0 ? std::string("global") : std::to_string(w);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string model_report(const std::string& folder) {
+  const ModelConfig c = read_model_config(folder);
+  std::map<std::string, int64_t> groups;
+  int64_t total = 0;
+  for (const ParameterSpec& spec : parameter_specs(c)) {
+    groups[spec.group] += spec.shape.numel();
+    total += spec.shape.numel();
+  }
+  std::string out = fmt::format("{}\n", folder);
+  out += fmt::format("  architecture   {}\n", architecture(c));
+  out += fmt::format("  width {}, {} layers, {} heads of {} ({} key/value heads), MLP {}{}\n",
+                     c.dim, c.n_layer, c.n_head, c.head_dim, c.n_kv_head, c.intermediate_size,
+                     c.mgate ? ", mgate" : "");
+  out += fmt::format("  windows        {} (repeating)\n", windows(c));
+  out += fmt::format("  context        {} tokens, vocabulary {}\n", c.block_size, c.vocab_size);
+  out += fmt::format("  parameters     {}\n", grouped(total));
+  for (const auto& [group, n] : groups) out += fmt::format("    {:<13}{:>16}\n", group, grouped(n));
+  const auto n = static_cast<double>(total);
+  out += fmt::format(
+      "  memory         weights {} in f32, {} in bf16; training about {} without activations\n",
+      in_bytes(4 * n), in_bytes(2 * n), in_bytes(16 * n));
+  const SequenceCache cache(c, DType::bf16);
+  const auto token =
+      static_cast<double>(cache.layout().numel()) / kPanel * static_cast<double>(c.n_layer);
+  out += fmt::format(
+      "  cache          {} a token in f32, {} in bf16 (window layers keep their window only)\n",
+      in_bytes(4 * token), in_bytes(2 * token));
+  std::string tokenizer = "none in the folder";
+  if (std::filesystem::exists(folder + "/tokenizer.model") ||
+      std::filesystem::exists(folder + "/tokenizer_config.json")) {
+    const auto loaded = load_tokenizer(folder);
+    tokenizer = fmt::format("{}, {} ids", loaded->kind(), loaded->vocab_size());
+  }
+  return out + fmt::format("  tokenizer      {}\n", tokenizer);
+}
+
+}  // namespace dcformer

@@ -1,0 +1,111 @@
+#include "dcformer/train/run_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "dcformer/base/check.h"
+#include "dcformer/io/json_file.h"
+#include "dcformer/io/json_object.h"
+
+namespace dcformer {
+namespace {
+
+constexpr int64_t kLarge = int64_t{1} << 40;
+
+DataConfig parse_data(const nlohmann::json& json, const std::string& where) {
+  JsonObject object(json, where);
+  DataConfig d;
+  d.text = object.texts("text");
+  d.rows = object.text("rows", "");
+  d.tokenizer = object.text("tokenizer", d.tokenizer);
+  d.sequence_length = object.integer("sequence_length", d.sequence_length, 1, 1 << 24);
+  d.shuffle = object.boolean("shuffle", d.shuffle);
+  d.seed = static_cast<uint64_t>(object.integer("seed", 1, 0, INT64_MAX));
+  object.require_no_unknown_keys();
+  require(d.text.empty() != d.rows.empty(), "{}: expected either 'text' or 'rows'", where);
+  return d;
+}
+
+TrainConfig parse_train(const nlohmann::json& json, const std::string& where) {
+  JsonObject object(json, where);
+  TrainConfig t;
+  t.steps = object.integer("steps", t.steps, 1, kLarge);
+  t.warmup_steps =
+      object.integer("warmup_steps", std::min(t.warmup_steps, t.steps / 10), 0, kLarge);
+  t.learning_rate = object.number("learning_rate", t.learning_rate, 0, 100);
+  t.final_learning_rate_ratio =
+      object.number("final_learning_rate_ratio", t.final_learning_rate_ratio, 0, 1);
+  t.batch_size = object.integer("batch_size", t.batch_size, 1, 1 << 20);
+  t.accumulation = object.integer("accumulation", t.accumulation, 1, 1 << 20);
+  t.beta1 = object.number("beta1", t.beta1, 0, 0.999999);
+  t.beta2 = object.number("beta2", t.beta2, 0, 0.999999);
+  t.eps = object.number("eps", t.eps, 0, 1);
+  t.weight_decay = object.number("weight_decay", t.weight_decay, 0, 100);
+  t.decay_mask = object.choice("decay_mask", t.decay_mask, {"all", "matrices"});
+  t.clip_norm = object.number("clip_norm", t.clip_norm, 0, 1e30);
+  t.dtype = object.choice("dtype", t.dtype, {"f32", "bf16", "auto"});
+  t.seed = static_cast<uint64_t>(object.integer("seed", 1, 0, INT64_MAX));
+  t.init_std = object.number("init_std", t.init_std, 0, 10);
+  t.evaluate_every = object.integer("evaluate_every", t.evaluate_every, 0, kLarge);
+  t.save_every = object.integer("save_every", t.save_every, 0, kLarge);
+  object.require_no_unknown_keys();
+  require(t.warmup_steps <= t.steps, "{}.warmup_steps: {} is more than the {} steps", where,
+          t.warmup_steps, t.steps);
+  return t;
+}
+
+// "train.learning_rate=1e-3" into the JSON.
+void put_override(nlohmann::json& json, const std::string& text) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0, "--set {}: expected SECTION.KEY=VALUE", text);
+  const std::string path = text.substr(0, equals);
+  const std::string value = text.substr(equals + 1);
+  const size_t dot = path.find('.');
+  require(dot != std::string::npos && dot > 0 && dot + 1 < path.size(),
+          "--set {}: expected SECTION.KEY=VALUE", text);
+  nlohmann::json parsed = nlohmann::json::parse(value, nullptr, false);
+  if (parsed.is_discarded()) parsed = value;
+  nlohmann::json& section = json[path.substr(0, dot)];
+  if (section.is_null()) section = nlohmann::json::object();
+  require(section.is_object(), "--set {}: '{}' is not a section", text, path.substr(0, dot));
+  section[path.substr(dot + 1)] = parsed;
+}
+
+}  // namespace
+
+RunConfig parse_run_config(nlohmann::json json, const std::string& where) {
+  JsonObject object(json, where);
+  RunConfig config;
+  for (const char* section : {"model", "data", "train"}) object.raw(section);
+  object.require_no_unknown_keys();
+  const auto section = [&](const char* name) {
+    return json.contains(name) ? json.at(name) : nlohmann::json::object();
+  };
+  config.model = section("model");
+  require(config.model.is_object(), "{}: model: expected a JSON object", where);
+  config.data = parse_data(section("data"), where + ": data");
+  config.train = parse_train(section("train"), where + ": train");
+  config.json = std::move(json);
+  return config;
+}
+
+RunConfig read_run_config(const std::string& path, const std::vector<std::string>& overrides) {
+  nlohmann::json json = read_json_file(path);
+  require(json.is_object(), "{}: expected a JSON object", path);
+  for (const std::string& text : overrides) put_override(json, text);
+  return parse_run_config(std::move(json), path);
+}
+
+double learning_rate_at(const TrainConfig& config, int64_t step) {
+  if (step < config.warmup_steps)
+    return config.learning_rate * static_cast<double>(step + 1) /
+           static_cast<double>(config.warmup_steps);
+  const int64_t length = std::max<int64_t>(1, config.steps - config.warmup_steps);
+  const double progress =
+      std::min(1.0, static_cast<double>(step - config.warmup_steps) / static_cast<double>(length));
+  const double cosine = (1 + std::cos(std::numbers::pi * progress)) / 2;
+  return config.learning_rate * (cosine + config.final_learning_rate_ratio * (1 - cosine));
+}
+
+}  // namespace dcformer
