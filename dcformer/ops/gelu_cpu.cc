@@ -10,7 +10,6 @@ HWY_BEFORE_NAMESPACE();
 namespace dcformer {
 namespace HWY_NAMESPACE {
 
-constexpr float kSqrtHalf = 0.70710678f;
 constexpr float kInverseSqrtTwoPi = 0.39894228f;
 constexpr float kSqrtTwoOverPi = 0.79788456f;
 constexpr float kCubic = 0.044715f;
@@ -19,7 +18,7 @@ constexpr float kCubic = 0.044715f;
 HWY_INLINE VF Cumulative(VF x, GeluKind kind) {
   const DF d;
   const VF half = hn::Set(d, 0.5f);
-  if (kind == GeluKind::erf) return hn::MulAdd(Erf(hn::Mul(x, hn::Set(d, kSqrtHalf))), half, half);
+  if (kind == GeluKind::erf) return NormalCumulative(x);
   const VF cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, kCubic), x);
   return hn::MulAdd(Tanh(hn::Mul(cubic, hn::Set(d, kSqrtTwoOverPi))), half, half);
 }
