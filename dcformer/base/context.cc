@@ -44,6 +44,7 @@ Context::Context(int n_thread) : n_thread_(n_thread == 0 ? available_threads() :
   require(n_thread_ >= 1 && n_thread_ <= 1024, "number of threads is {}, expected 1 to 1024",
           n_thread);
   effective_isa();
+  if (n_thread_ > 1) pool_ = std::make_unique<ThreadPool>(n_thread_ - 1);
 }
 
 }  // namespace dcformer

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "dcformer/base/allocator.h"
+#include "dcformer/base/thread_pool.h"
 
 namespace dcformer {
 
@@ -21,6 +22,8 @@ class Context {
 
   int n_thread() const { return n_thread_; }
   Allocator& allocator() { return allocator_; }
+  /// The helpers of parallel_for; null with one thread.
+  ThreadPool* pool() { return pool_.get(); }
 
   /// The one object of type T that belongs to this Context, made at first use (a cache of compiled
   /// products, say).
@@ -37,6 +40,7 @@ class Context {
   Allocator allocator_;
   std::mutex services_mutex_;
   std::unordered_map<std::type_index, std::shared_ptr<void>> services_;
+  std::unique_ptr<ThreadPool> pool_;
 };
 
 /// The processors that this process may use: its affinity mask, and a cgroup's quota rounded up.

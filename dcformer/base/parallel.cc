@@ -2,15 +2,10 @@
 
 #include <omp.h>
 
-#include <algorithm>
-#include <atomic>
-#include <exception>
-
 namespace dcformer {
 namespace {
 
-// oneDNN takes omp_get_max_threads() threads where it is called outside a parallel region or in one
-// of a single thread.
+// oneDNN takes omp_get_max_threads() threads where it is called outside a parallel region.
 class OneThreadEach {
  public:
   OneThreadEach() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -22,32 +17,28 @@ class OneThreadEach {
   int before_;
 };
 
+// Whether this thread is inside a loop's body: loops within it run serially.
+thread_local bool inside_loop = false;
+
 }  // namespace
 
 void parallel_for(Context& context, int64_t n, LoopBody body) {
   if (n <= 0) return;
   const OneThreadEach guard;
-  const int threads = static_cast<int>(std::min<int64_t>(context.n_thread(), n));
-  if (threads == 1 || omp_in_parallel() != 0) {
+  if (n == 1 || inside_loop || context.pool() == nullptr) {
     for (int64_t i = 0; i < n; ++i) body(i);
     return;
   }
-  std::atomic<int64_t> next{0};
-  std::exception_ptr failure;
-  std::atomic<bool> failed{false};
-#pragma omp parallel num_threads(threads)
-  {
-    for (;;) {
-      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= n || failed.load(std::memory_order_relaxed)) break;
-      try {
-        body(i);
-      } catch (...) {
-        if (!failed.exchange(true)) failure = std::current_exception();
-      }
+  context.pool()->run(n, [&body](int64_t i) {
+    inside_loop = true;
+    try {
+      body(i);
+    } catch (...) {
+      inside_loop = false;
+      throw;
     }
-  }
-  if (failure) std::rethrow_exception(failure);
+    inside_loop = false;
+  });
 }
 
 }  // namespace dcformer

@@ -1,30 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "dcformer/base/context.h"
+#include "dcformer/base/thread_pool.h"
 
 namespace dcformer {
-
-/// A borrowed callable `void(int64_t)`: two pointers, no allocation. Must not outlive what it was
-/// made from.
-class LoopBody {
- public:
-  template <typename F>
-  requires std::is_invocable_v<F&, int64_t> LoopBody(
-      F&& body)  // NOLINT: implicit on purpose, so that lambdas can be passed directly
-      : object_(const_cast<void*>(static_cast<const void*>(&body))),
-        call_([](void* object, int64_t i) {
-          (*static_cast<std::remove_reference_t<F>*>(object))(i);
-        }) {}
-
-  void operator()(int64_t i) const { call_(object_, i); }
-
- private:
-  void* object_;
-  void (*call_)(void*, int64_t);
-};
 
 /// Calls body(0) … body(n-1), each once, on the Context's threads; starts in ascending order, each
 /// thread taking the next one when it is free. Returns when all are done. The first exception that
