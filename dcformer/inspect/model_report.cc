@@ -20,10 +20,13 @@ std::string in_bytes(double bytes) {
 }
 
 std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (int64_t i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3)
-    digits.insert(static_cast<size_t>(i), ",");
-  return digits;
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 
 std::string architecture(const ModelConfig& c) {
