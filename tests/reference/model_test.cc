@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/reference/bfloat16.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
 #include "tests/support/gradient_check.h"
@@ -79,6 +80,24 @@ TEST_P(ReferenceModelTraining, RoundingMovesTheLogitsALittle) {
   const double distance = test::relative_distance(rounded, exact);
   EXPECT_GT(distance, 1e-3);
   EXPECT_LT(distance, 0.5);
+}
+
+// Weights of products are rounded, so rounding them beforehand changes nothing; the embedding
+// table, norms and base projections are no operands of products. What is left between the second
+// pair of runs is the rounding of activations.
+TEST_P(ReferenceModelTraining, RoundsWeightsAndActivations) {
+  Parameters rounded = parameters_;
+  for (auto& [name, values] : rounded) {
+    const bool operand = name != "tok_embeddings.weight" &&
+                         name.find("norm") == std::string::npos && !name.ends_with("proj.w");
+    if (operand) values = to_bfloat16(values);
+  }
+  const std::vector<double> expected = model_logits(config_, parameters_, ids_, kLength, true);
+  EXPECT_TRUE(test::same_values(model_logits(config_, rounded, ids_, kLength, true), expected));
+  EXPECT_FALSE(test::norm_close(model_logits(config_, rounded, ids_, kLength), expected, 1e-3));
+  rounded["tok_embeddings.weight"] = to_bfloat16(rounded["tok_embeddings.weight"]);
+  EXPECT_FALSE(
+      test::norm_close(model_logits(config_, rounded, ids_, kLength, true), expected, 1e-4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, ReferenceModelTraining,

@@ -1,0 +1,145 @@
+#include "dcformer/base/file.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "dcformer/base/error.h"
+#include "dcformer/base/mapped_file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace dcformer {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The text of the Error that `action` throws, or "" when it throws none.
+template <typename F>
+std::string error_of(F&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+TEST(ReadFile, GivesAllBytes) {
+  const TemporaryFolder folder;
+  const std::string bytes("a\0\xff\r\n", 5);
+  write_text(folder / "file", bytes);
+  EXPECT_EQ(read_file(folder / "file"), bytes);
+  write_text(folder / "empty", "");
+  EXPECT_EQ(read_file(folder / "empty"), "");
+}
+
+TEST(ReadFile, NamesWhatItCannotRead) {
+  const TemporaryFolder folder;
+  const std::string missing = folder / "missing";
+  EXPECT_THAT(error_of([&] { read_file(missing); }),
+              AllOf(HasSubstr(missing), HasSubstr("No such file")));
+  EXPECT_THAT(error_of([&] { read_file(folder.path()); }),
+              AllOf(HasSubstr(folder.path()), HasSubstr("folder")));
+}
+
+TEST(ReplaceFile, WritesAndOverwrites) {
+  const TemporaryFolder folder;
+  replace_file(folder / "file", "first");
+  EXPECT_EQ(read_file(folder / "file"), "first");
+  replace_file(folder / "file", std::string_view("se\0cond", 7));
+  EXPECT_EQ(read_file(folder / "file"), std::string("se\0cond", 7));
+  EXPECT_FALSE(std::filesystem::exists(folder / "file.partial"));
+}
+
+TEST(ReplaceFile, WorksInTheCurrentFolder) {
+  const TemporaryFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  replace_file("file", "text");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(read_file(folder / "file"), "text");
+}
+
+TEST(ReplaceFile, AFailureLeavesTheOldFile) {
+  const TemporaryFolder folder;
+  replace_file(folder / "file", "old");
+  EXPECT_THROW(replace_file(folder / "file",
+                            [](const std::string& beside) {
+                              write_text(beside, "half");
+                              throw std::runtime_error("power cut");
+                            }),
+               std::runtime_error);
+  EXPECT_EQ(read_file(folder / "file"), "old");
+  EXPECT_FALSE(std::filesystem::exists(folder / "file.partial"));
+}
+
+TEST(ReplaceFile, TheOldFileStandsWhileTheNewOneIsWritten) {
+  const TemporaryFolder folder;
+  replace_file(folder / "file", "old");
+  replace_file(folder / "file", [&](const std::string& beside) {
+    write_text(beside, "new");
+    EXPECT_NE(beside, folder / "file");
+    EXPECT_EQ(read_file(folder / "file"), "old");
+  });
+  EXPECT_EQ(read_file(folder / "file"), "new");
+}
+
+TEST(ReplaceFile, NamesWhatItCannotWrite) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of([&] { replace_file(folder / "none/file", "text"); }),
+              AllOf(HasSubstr(folder / "none/file"), HasSubstr("No such file")));
+  std::filesystem::create_directory(folder / "taken");
+  write_text(folder / "taken/inside", "text");
+  EXPECT_THAT(error_of([&] { replace_file(folder / "taken", "text"); }),
+              HasSubstr(folder / "taken"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "taken.partial"));
+  // A writer that writes nothing.
+  EXPECT_THAT(error_of([&] { replace_file(folder / "file", [](const std::string&) {}); }),
+              HasSubstr(folder / "file"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "file"));
+}
+
+TEST(MappedFile, MapsBytesAndOutlivesTheObject) {
+  const TemporaryFolder folder;
+  write_text(folder / "file", "bytes");
+  std::shared_ptr<const std::byte> owner;
+  {
+    const MappedFile file(folder / "file");
+    EXPECT_EQ(file.path(), folder / "file");
+    ASSERT_EQ(file.bytes().size(), 5u);
+    EXPECT_EQ(file.bytes()[4], std::byte{'s'});
+    owner = file.owner();
+  }
+  EXPECT_EQ(owner.get()[0], std::byte{'b'});
+  // The mapping does not need the name any more.
+  std::filesystem::remove(folder / "file");
+  EXPECT_EQ(owner.get()[1], std::byte{'y'});
+}
+
+TEST(MappedFile, TakesAnEmptyFile) {
+  const TemporaryFolder folder;
+  write_text(folder / "empty", "");
+  EXPECT_TRUE(MappedFile(folder / "empty").bytes().empty());
+}
+
+TEST(MappedFile, NamesWhatItCannotMap) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of([&] { MappedFile(folder / "missing"); }),
+              AllOf(HasSubstr(folder / "missing"), HasSubstr("No such file")));
+  EXPECT_THAT(error_of([&] { MappedFile(folder.path()); }),
+              AllOf(HasSubstr(folder.path()), HasSubstr("not a regular file")));
+  EXPECT_THAT(error_of([&] { MappedFile("/dev/null"); }), HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace dcformer
