@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dcformer/generate/generator.h"
 #include "dcformer/io/safetensors.h"
 #include "dcformer/model/checkpoint.h"
 #include "tests/support/compare.h"
@@ -20,35 +21,6 @@ std::vector<double> expected_values(const SafetensorsFile& file, const std::stri
   const Tensor t = file.tensor(name);
   return t.dtype() == DType::f64 ? test::to_doubles(t.span<double>())
                                  : test::to_doubles(t.span<float>());
-}
-
-/// The logits of all rows, each row prefilled to `prefill` tokens in one pass and then one by one
-/// through the caches; 0: all in one pass without caches.
-std::vector<float> logits_of(Context& context, const LanguageModel& model, const IdRows& rows,
-                             int64_t prefill) {
-  std::vector<float> all;
-  for (int64_t r = 0; r < rows.n_row; ++r) {
-    const std::span<const int32_t> ids(rows.ids.data() + r * rows.length,
-                                       static_cast<size_t>(rows.length));
-    SequenceCache cache(model.config(), model.parameters().compute_dtype());
-    for (int64_t done = 0; done < rows.length;) {
-      const int64_t n = prefill == 0 ? rows.length : done == 0 ? prefill : 1;
-      SequenceBatch batch;
-      if (prefill == 0) {
-        batch.append(n);
-      } else {
-        batch.append(n, cache);
-      }
-      const Tensor hidden = model.forward(
-          context, ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), batch);
-      const Tensor logits = Tensor::empty(context, DType::f32, {n, model.config().vocab_size});
-      model.logits(context, hidden.matrix(), logits.matrix().typed<float>());
-      const auto values = logits.span<float>();
-      all.insert(all.end(), values.begin(), values.end());
-      done += n;
-    }
-  }
-  return all;
 }
 
 struct PublishedCase {
@@ -68,7 +40,8 @@ TEST_P(GoldenPublished, LogitsInOnePassAndByAnyPrefill) {
   const std::vector<double> expected = expected_values(file, "logits_float64");
   const IdRows rows = id_rows(file.tensor("input_ids"), "input_ids");
   for (int64_t prefill : {int64_t{0}, c.prefill, int64_t{1}, c.long_prefill})
-    EXPECT_TRUE(test::max_close(logits_of(context, *model, rows, prefill), expected, c.tolerance))
+    EXPECT_TRUE(test::max_close(row_logits(context, *model, rows, prefill).span<float>(), expected,
+                                c.tolerance))
         << "prefill " << prefill;
 }
 
@@ -96,9 +69,10 @@ TEST_P(GoldenTraining, Logits) {
   const auto file = SafetensorsFile::open(folder() + "/expected.safetensors");
   IdRows rows = id_rows(file.tensor("batches"), "batches");
   rows.n_row = 2;
+  rows.ids.resize(static_cast<size_t>(2 * rows.length));
   const std::vector<double> expected = expected_values(file, "logits");
-  EXPECT_TRUE(test::max_close(logits_of(context, *model, rows, 0), expected, 1e-4));
-  EXPECT_TRUE(test::max_close(logits_of(context, *model, rows, 5), expected, 1e-4));
+  EXPECT_TRUE(test::max_close(row_logits(context, *model, rows, 0).span<float>(), expected, 1e-4));
+  EXPECT_TRUE(test::max_close(row_logits(context, *model, rows, 5).span<float>(), expected, 1e-4));
 }
 
 TEST_P(GoldenTraining, LossAndGradients) {

@@ -1,0 +1,193 @@
+#include "dcformer/ops/composed_attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "tests/ops/composed_attention_cases.h"
+#include "tests/support/compare.h"
+#include "tests/support/random_values.h"
+
+namespace dcformer {
+namespace {
+
+using test::AttentionCase;
+
+// f32 sums of some tens of products; with scores of up to ±30 the rounding of a score (6e-8 of 30)
+// is what the exponential carries on.
+constexpr double kForward = 2e-5;
+constexpr double kBackward = 1e-4;
+
+int64_t sweep_size() {
+  // Sanitized builds run the oracle at a tenth of the speed.
+#if defined(__SANITIZE_ADDRESS__)
+  return 200;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return 200;
+#else
+  return 600;
+#endif
+#else
+  return 600;
+#endif
+}
+
+// max|a - e| <= tolerance·max(|e|, floor): gradients that cancel to almost nothing are held to the
+// scale that they came from.
+::testing::AssertionResult close(const std::vector<float>& actual,
+                                 const std::vector<double>& expected, double tolerance,
+                                 double floor) {
+  double largest = floor;
+  for (const double e : expected) largest = std::max(largest, std::abs(e));
+  return test::all_close(actual, expected, 0, tolerance * largest);
+}
+
+TEST(ComposedAttention, AgreesWithTheOracleOnRandomProblems) {
+  Context context(2);
+  for (int64_t i = 0; i < sweep_size(); ++i) {
+    const auto p = test::random_attention_problem(static_cast<uint64_t>(1000 + i), 4096);
+    SCOPED_TRACE(test::describe(p) + " (problem " + std::to_string(i) + ")");
+    const AttentionCase c(p);
+    const auto out = c.forward(context);
+    ASSERT_TRUE(close(out.o, reference::attention(p).o, kForward, 1));
+    const auto d_out =
+        test::random_floats(static_cast<int64_t>(out.o.size()), static_cast<uint64_t>(77 + i));
+    const auto g = c.backward(context, out.statistics, d_out);
+    const auto e = reference::attention_backward(p, test::to_doubles(d_out));
+    ASSERT_TRUE(close(g.q, e.q, kBackward, 1)) << "dq";
+    ASSERT_TRUE(close(g.k, e.k, kBackward, 1)) << "dk";
+    ASSERT_TRUE(close(g.v, e.v, kBackward, 1)) << "dv";
+    ASSERT_TRUE(close(g.query_weights, e.query_weights, kBackward, 1)) << "dquery";
+    ASSERT_TRUE(close(g.key_weights, e.key_weights, kBackward, 1)) << "dkey";
+    ASSERT_TRUE(close(g.base_pre, e.base_pre, kBackward, 1)) << "dpre_base";
+    ASSERT_TRUE(close(g.base_post, e.base_post, kBackward, 1)) << "dpost_base";
+  }
+}
+
+TEST(ComposedAttention, BitsDoNotDependOnThreadsOrOnTheRun) {
+  Context one(1);
+  Context two(2);
+  Context three(3);
+  for (uint64_t i = 0; i < 20; ++i) {
+    const auto p = test::random_attention_problem(5000 + i, 16384);
+    const AttentionCase c(p);
+    const auto out = c.forward(one);
+    const auto d_out = test::random_floats(static_cast<int64_t>(out.o.size()), i);
+    const auto g = c.backward(one, out.statistics, d_out);
+    for (Context* other : {&one, &two, &three}) {
+      const auto again = c.forward(*other);
+      EXPECT_EQ(again.o, out.o);
+      const auto h = c.backward(*other, again.statistics, d_out);
+      EXPECT_EQ(h.q, g.q);
+      EXPECT_EQ(h.k, g.k);
+      EXPECT_EQ(h.v, g.v);
+      EXPECT_EQ(h.query_weights, g.query_weights);
+      EXPECT_EQ(h.key_weights, g.key_weights);
+      EXPECT_EQ(h.base_pre, g.base_pre);
+    }
+  }
+}
+
+TEST(ComposedAttention, PagesGiveTheSameBitsInStepsOfAnyLength) {
+  Context context(2);
+  for (uint64_t i = 0; i < 60; ++i) {
+    auto p = test::random_attention_problem(9000 + i, 8192);
+    p.query_segments.clear();
+    p.key_segments.clear();
+    SCOPED_TRACE(test::describe(p));
+    const AttentionCase c(p);
+    const auto whole = c.forward(context).o;
+    for (int64_t step : {1, 7, 32, 64})
+      EXPECT_EQ(c.forward_paged(context, DType::f32, step), whole);
+    const auto rounded = c.forward_paged(context, DType::bf16, 64);
+    EXPECT_EQ(c.forward_paged(context, DType::bf16, 1), rounded);
+    EXPECT_THAT(rounded,
+                ::testing::Each(::testing::Truly([](float x) { return std::isfinite(x); })));
+  }
+}
+
+// One head, one key, no composition: o is v whatever the score.
+TEST(ComposedAttention, ASingleKeyAndHugeScoresStayFinite) {
+  Context context(1);
+  for (const double scale : {1.0, 100.0}) {
+    reference::AttentionProblem p;
+    p.n_query = 1;
+    p.n_key = 1;
+    p.head_dim = 4;
+    p.pre = p.post = p.dynamic = false;
+    p.q = {scale, -scale, scale, scale};
+    p.k = {scale, scale, -scale, scale * 2};
+    p.v = {1, 2, 3, -4};
+    EXPECT_TRUE(test::same_values(AttentionCase(p).forward(context).o, p.v));
+  }
+}
+
+TEST(ComposedAttention, EqualScoresAverageTheValues) {
+  Context context(1);
+  reference::AttentionProblem p;
+  p.n_query = 1;
+  p.n_key = 5;
+  p.head_dim = 1;
+  p.pre = p.post = p.dynamic = false;
+  p.q = {0};
+  p.k = {1, 2, 3, 4, 5};
+  p.v = {1, 2, 3, 4, 10};
+  EXPECT_NEAR(AttentionCase(p).forward(context).o[0], 4.0, 1e-6);
+}
+
+TEST(ComposedAttention, RowsThatSeeNothingGiveZerosAndZeroGradients) {
+  Context context(2);
+  auto p = test::random_attention_problem(4, 4096);
+  p.query_segments.assign(static_cast<size_t>(p.n_query), 1);
+  p.key_segments.assign(static_cast<size_t>(p.n_key), 2);
+  const AttentionCase c(p);
+  const auto out = c.forward(context);
+  EXPECT_THAT(out.o, ::testing::Each(0.0f));
+  const auto d_out = test::random_floats(static_cast<int64_t>(out.o.size()), 5);
+  const auto g = c.backward(context, out.statistics, d_out);
+  EXPECT_THAT(g.q, ::testing::Each(0.0f));
+  EXPECT_THAT(g.k, ::testing::Each(0.0f));
+  EXPECT_THAT(g.v, ::testing::Each(0.0f));
+}
+
+TEST(ComposedAttention, WrongArgumentsAreNamed) {
+  Context context(1);
+  const auto p = test::random_attention_problem(12, 1024);
+  const AttentionCase c(p);
+  std::vector<float> o(p.q.size());
+  const HeadView<float> out{o.data(),  p.n_query, p.n_head, p.head_dim, p.n_head * p.head_dim,
+                            p.head_dim};
+  const auto message = [&](auto&& change) {
+    AttentionInputs in = c.inputs();
+    change(in);
+    try {
+      composed_attention(context, in, out, nullptr);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(message([](AttentionInputs& in) { in.mask.window = -1; }), HasSubstr("window is -1"));
+  EXPECT_THAT(message([](AttentionInputs& in) {
+                in.mask.window = 4;
+                in.mask.causal = false;
+              }),
+              HasSubstr("a window needs causal"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.composition.rank = 9; }),
+              HasSubstr("rank is 9, expected 0 to 8"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.composition.n_group = 7; }),
+              HasSubstr("7 groups"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.v.n_token += 1; }), HasSubstr("expected v of"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.q.data = nullptr; }), HasSubstr("q is empty"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.k.dtype = DType::bf16; }),
+              HasSubstr("k is bf16, expected f32"));
+}
+
+}  // namespace
+}  // namespace dcformer

@@ -1,0 +1,219 @@
+#include "dcformer/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "dcformer/base/file.h"
+#include "dcformer/io/json_file.h"
+#include "dcformer/io/safetensors.h"
+#include "dcformer/model/checkpoint.h"
+#include "tests/reference/adamw.h"
+#include "tests/support/compare.h"
+#include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
+
+namespace dcformer {
+namespace {
+
+using test::TemporaryFolder;
+
+/// Runs a trainer to its end (or `stop_after`); the metrics of its steps.
+std::vector<StepMetrics> run(Trainer& trainer) {
+  std::vector<StepMetrics> metrics;
+  trainer.run([&](const StepMetrics& m) { metrics.push_back(m); },
+              [](int64_t, const Validation&) {}, [] { return false; });
+  return metrics;
+}
+
+RunConfig golden_run(const std::string& folder) {
+  const nlohmann::json json = {
+      {"model", read_json_file(folder + "/config.json")},
+      {"data", {{"rows", folder + "/expected.safetensors:batches"}, {"shuffle", false}}},
+      {"train",
+       {{"steps", 20},
+        {"warmup_steps", 2},
+        {"learning_rate", 1e-2},
+        {"batch_size", 2},
+        {"decay_mask", "all"},
+        {"dtype", "f32"}}}};
+  return parse_run_config(json, "golden run");
+}
+
+class GoldenFiveSteps : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenFiveSteps, LossesNormsRatesAndWeights) {
+  Context context(2);
+  const std::string folder = test::golden_path("training/" + GetParam());
+  const auto expected = test::read_tensors(folder + "/expected.safetensors");
+  const TemporaryFolder output;
+  Trainer trainer(context, golden_run(folder), output.path() + "/run", {false, folder, 5});
+  const auto metrics = run(trainer);
+  ASSERT_EQ(metrics.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(metrics[i].step, static_cast<int64_t>(i) + 1);
+    EXPECT_NEAR(metrics[i].loss / expected.at("losses")[i], 1, 2e-3);
+    EXPECT_NEAR(metrics[i].learning_rate, expected.at("learning_rates")[i], 1e-12);
+    // The models' rounding errors grow tenfold a step (Adam makes a full step of a gradient near
+    // zero, whatever its sign), so the norms of the last two steps are held to less.
+    EXPECT_NEAR(metrics[i].gradient_norm / expected.at("gradient_norms")[i], 1, i < 3 ? 1e-3 : 3e-2)
+        << "step " << i + 1;
+  }
+  for (const Parameter& p : trainer.model().parameters().all())
+    EXPECT_TRUE(test::norm_close(p.value.span<float>(), expected.at("final." + p.spec.name), 3e-3))
+        << p.spec.name;
+  // The checkpoint holds the same values under the published names.
+  const auto saved =
+      test::read_tensors(model_folder(output.path() + "/run") + "/model.safetensors");
+  for (const Parameter& p : trainer.model().parameters().all())
+    EXPECT_TRUE(test::same_values(p.value.span<float>(), saved.at(p.spec.name))) << p.spec.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenFiveSteps, ::testing::ValuesIn(test::golden_training_names()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
+
+/// A text whose next byte is easily told.
+std::string write_text(const TemporaryFolder& folder) {
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += "line " + std::to_string(i % 10) + ": the cat sat on the mat.\n";
+  const std::string path = folder.path() + "/text.txt";
+  std::ofstream(path) << text;
+  return path;
+}
+
+RunConfig small_run(const std::string& text, const std::string& dtype, int64_t accumulation) {
+  const nlohmann::json json = {
+      {"model",
+       {{"dim", 32},
+        {"n_layer", 2},
+        {"n_head", 4},
+        {"intermediate_size", 64},
+        {"block_size", 64},
+        {"use_qk_norm", true},
+        {"windows", {8, nullptr}}}},
+      {"data", {{"text", text}, {"tokenizer", "byte"}, {"sequence_length", 33}}},
+      {"train",
+       {{"steps", 12},
+        {"warmup_steps", 2},
+        {"learning_rate", 1e-2},
+        {"batch_size", 4},
+        {"accumulation", accumulation},
+        {"dtype", dtype},
+        {"init_std", 0.05}}}};
+  return parse_run_config(json, "small run");
+}
+
+std::string weights_of(const std::string& run) {
+  return read_file(model_folder(run) + "/model.safetensors");
+}
+
+TEST(Trainer, TheSameSeedGivesTheSameBytesAtOneAndTwoThreads) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  for (const std::string dtype : {"f32", "bf16"}) {
+    for (const int threads : {1, 2}) {
+      Context context(threads);
+      Trainer trainer(context, small_run(text, dtype, 1),
+                      folder.path() + "/" + dtype + std::to_string(threads), {});
+      run(trainer);
+    }
+    EXPECT_EQ(weights_of(folder.path() + "/" + dtype + "1"),
+              weights_of(folder.path() + "/" + dtype + "2"))
+        << dtype;
+  }
+}
+
+TEST(Trainer, StopAndResumeGiveTheSameBytesAsOneRun) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  Context context(2);
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const RunConfig config = small_run(text, dtype, 2);
+    const std::string whole = folder.path() + "/whole-" + dtype;
+    const std::string parts = folder.path() + "/parts-" + dtype;
+    Trainer in_one(context, config, whole, {});
+    const auto expected = run(in_one);
+    Trainer first(context, config, parts, {false, "", 5});
+    EXPECT_EQ(run(first).size(), 5u);
+    Trainer second(context, config, parts, {true, "", 0});
+    const auto rest = run(second);
+    ASSERT_EQ(rest.size(), 7u);
+    EXPECT_EQ(rest.back().loss, expected.back().loss);
+    EXPECT_EQ(weights_of(parts), weights_of(whole));
+    Trainer third(context, config, parts, {true, "", 0});
+    EXPECT_TRUE(third.finished());
+    EXPECT_TRUE(run(third).empty());
+  }
+}
+
+TEST(Trainer, AccumulationIsOneLargeBatch) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  Context context(2);
+  RunConfig large = small_run(text, "f32", 1);
+  large.train.batch_size = 8;
+  Trainer one(context, large, folder.path() + "/one", {});
+  Trainer two(context, small_run(text, "f32", 2), folder.path() + "/two", {});
+  const auto a = run(one);
+  const auto b = run(two);
+  // The same mean over tokens; sums in another order.
+  EXPECT_NEAR(a.front().loss, b.front().loss, 1e-6 * a.front().loss);
+  EXPECT_NEAR(a.front().gradient_norm, b.front().gradient_norm, 1e-4 * a.front().gradient_norm);
+}
+
+TEST(Trainer, LearnsAndValidates) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  Context context(2);
+  RunConfig config = small_run(text, "f32", 1);
+  config.train.steps = 60;
+  Trainer trainer(context, config, folder.path() + "/run", {});
+  const auto metrics = run(trainer);
+  EXPECT_GT(metrics.front().loss, 5.0);  // ln 257 = 5.55 for a model that knows nothing
+  EXPECT_LT(metrics.back().loss, 2.0);
+  const auto validation = trainer.validate();
+  ASSERT_TRUE(validation.has_value());
+  // One token a byte, the last one the document's end: bits per byte by hand.
+  const auto& data = trainer.data();
+  EXPECT_EQ(validation->n_token, data.validation_bytes);
+  EXPECT_NEAR(*validation->bits_per_byte, validation->nats_per_token / std::log(2.0), 1e-9);
+}
+
+TEST(Trainer, EveryStepHasItsLine) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  Context context(1);
+  Trainer trainer(context, small_run(text, "f32", 1), folder.path() + "/run", {});
+  const auto metrics = run(trainer);
+  std::ifstream file(folder.path() + "/run/metrics.jsonl");
+  std::string line;
+  for (const StepMetrics& m : metrics) {
+    ASSERT_TRUE(std::getline(file, line));
+    const auto json = nlohmann::json::parse(line);
+    EXPECT_EQ(json.at("step"), m.step);
+    EXPECT_EQ(json.at("loss"), m.loss);
+    EXPECT_EQ(json.at("gradient_norm"), m.gradient_norm);
+    EXPECT_EQ(json.at("learning_rate"), m.learning_rate);
+    EXPECT_GT(json.at("tokens_per_second"), 0);
+  }
+  EXPECT_FALSE(std::getline(file, line));
+}
+
+TEST(Trainer, LearningRateIsTheRecipes) {
+  TrainConfig config;
+  config.steps = 100;
+  config.warmup_steps = 7;
+  config.learning_rate = 3e-3;
+  config.final_learning_rate_ratio = 0.2;
+  for (int64_t s = 0; s < 100; ++s)
+    EXPECT_NEAR(learning_rate_at(config, s), reference::learning_rate(s, 3e-3, 7, 100, 0.2), 1e-15);
+}
+
+}  // namespace
+}  // namespace dcformer
