@@ -42,6 +42,23 @@ TEST(Allocator, GivesBackTheSameMemory) {
   EXPECT_NE(allocator.allocate(5000).get(), first);
 }
 
+// The system hands out large blocks as fresh pages of zeros; a block that was kept still has its
+// values.
+TEST(Allocator, KeepsLargeBlocks) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  Allocator allocator;
+  allocator.allocate(kBytes).get()[kBytes / 2] = std::byte{9};
+  EXPECT_EQ(allocator.allocate(kBytes).get()[kBytes / 2], std::byte{9});
+}
+
+TEST(Allocator, TrimReleasesLargeBlocks) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  Allocator allocator;
+  allocator.allocate(kBytes).get()[kBytes / 2] = std::byte{9};
+  allocator.trim();
+  EXPECT_EQ(allocator.allocate(kBytes).get()[kBytes / 2], std::byte{0});
+}
+
 TEST(Allocator, CountsBytes) {
   Allocator allocator;
   EXPECT_EQ(allocator.bytes_in_use(), 0u);

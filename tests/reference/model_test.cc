@@ -5,6 +5,9 @@
 #include <cmath>
 
 #include "tests/reference/bfloat16.h"
+#include "tests/reference/embedding.h"
+#include "tests/reference/linear.h"
+#include "tests/reference/rms_norm.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
 #include "tests/support/gradient_check.h"
@@ -98,6 +101,18 @@ TEST_P(ReferenceModelTraining, RoundsWeightsAndActivations) {
   rounded["tok_embeddings.weight"] = to_bfloat16(rounded["tok_embeddings.weight"]);
   EXPECT_FALSE(
       test::norm_close(model_logits(config_, rounded, ids_, kLength, true), expected, 1e-4));
+}
+
+// Without layers one product is left, the output layer's.
+TEST_P(ReferenceModelTraining, RoundsBothOperandsOfAProduct) {
+  ModelConfig config = config_;
+  config.n_layer = 0;
+  const std::vector<double> x = embedding(ids_, parameters_["tok_embeddings.weight"], config.dim);
+  const std::vector<double> normed = rms_norm(x, parameters_["norm.weight"], config.norm_eps);
+  const std::vector<double> expected =
+      linear(to_bfloat16(normed), to_bfloat16(parameters_["output.weight"]), {},
+             static_cast<int>(config.dim));
+  EXPECT_TRUE(test::same_values(model_logits(config, parameters_, ids_, kLength, true), expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, ReferenceModelTraining,

@@ -119,7 +119,7 @@ TEST(Tensor, HeadsCutTheLastDimension) {
 TEST(View, RangesStepByTheStride) {
   Context context(1);
   const Tensor tensor = counting_tensor(context, {4, 6});
-  const ConstMatrix part = ConstMatrix(tensor.matrix()).row_range(1, 2).col_range(3, 2);
+  const ConstMatrix part = ConstMatrix(tensor.matrix()).col_range(3, 2).row_range(1, 2);
   const auto view = part.typed<float>();
   EXPECT_EQ(view.rows, 2);
   EXPECT_EQ(view.cols, 2);
