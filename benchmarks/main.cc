@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "benchmarks/bench.h"
+#include "dcformer/base/file.h"
+
+namespace dcformer::bench {
+namespace {
+
+const std::map<std::string, void (*)(Bench&)>& groups() {
+  static const std::map<std::string, void (*)(Bench&)> all = {
+      {"attention", bench_attention}, {"operations", bench_operations}, {"train", bench_train}};
+  return all;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+void run(const std::string& group, const std::string& output) {
+  Context context;
+  Bench bench(context);
+  for (const auto& [name, body] : groups())
+    if (group.empty() || group == name) body(bench);
+  nlohmann::ordered_json json;
+  json["machine"] = {{"cpu", processor_name()},
+                     {"threads", context.n_thread()},
+                     {"gemm_f32", bench.peak(DType::f32) * 1e-9},
+                     {"gemm_bf16", bench.peak(DType::bf16) * 1e-9},
+                     {"read_bandwidth", read_bandwidth(bench) * 1e-9},
+                     {"l3_bytes", sysconf(_SC_LEVEL3_CACHE_SIZE)}};
+  json["figures"] = nlohmann::ordered_json::array();
+  fmt::print(
+      "{}, {} threads; products: {:.0f} GFLOP/s f32, {:.0f} bf16 (the larger of both types); read "
+      "{:.1f} GB/s\n\n",
+      processor_name(), context.n_thread(), bench.peak(DType::f32) * 1e-9,
+      bench.peak(DType::bf16) * 1e-9, json["machine"]["read_bandwidth"].get<double>());
+  fmt::print("{:<42} {:>9} {:<8} {:<8} {}\n", "figure", "value", "unit", "must", "what");
+  for (const Figure& f : bench.figures()) {
+    json["figures"].push_back({{"name", f.name},
+                               {"value", f.value},
+                               {"unit", f.unit},
+                               {"limit", f.limit},
+                               {"what", f.what}});
+    fmt::print("{:<42} {:>9.3f} {:<8} {:<8} {}\n", f.name, f.value, f.unit, f.limit, f.what);
+  }
+  replace_file(output, json.dump(1) + "\n");
+}
+
+}  // namespace
+}  // namespace dcformer::bench
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_logger_st("bench"));
+  CLI::App app{"Measures speed; every ratio is of two times of this run."};
+  std::string group;
+  std::string output;
+  app.add_option("group", group, "attention, operations or train (default: all)")
+      ->check(CLI::IsMember({"attention", "operations", "train"}));
+  app.add_option("--output", output, "JSON file for the figures")->required();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    dcformer::bench::run(group, output);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 1;
+  }
+  return 0;
+}
