@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
 #include "dcformer/base/file.h"
 #include "dcformer/io/json_file.h"
@@ -58,6 +59,18 @@ void RunFolder::require_same_run(const nlohmann::json& run) const {
   require(fs::exists(file), "{}: holds no run to resume (no run.json)", path_);
   const std::string difference = first_difference(read_json_file(file), run);
   require(difference.empty(), "{}: the run file has changed: {}", path_, difference);
+}
+
+void RunFolder::trim_metrics(int64_t step) const {
+  if (!fs::exists(metrics_path())) return;
+  std::istringstream lines(read_file(metrics_path()));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    // A line that the end of the process cut short is dropped too.
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", step + 1) <= step) kept += line + "\n";
+  }
+  replace_file(metrics_path(), kept);
 }
 
 std::optional<std::string> RunFolder::latest() const {

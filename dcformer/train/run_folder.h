@@ -42,6 +42,9 @@ class RunFolder {
   /// Throws Error unless the folder holds a run of the same run file, naming what differs.
   void require_same_run(const nlohmann::json& run) const;
 
+  /// Drops the lines of metrics.jsonl after `step`: those of updates that a resumed run does again.
+  void trim_metrics(int64_t step) const;
+
   /// The folder of the newest checkpoint; none: the run has not saved yet.
   std::optional<std::string> latest() const;
 

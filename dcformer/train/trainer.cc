@@ -72,7 +72,11 @@ Trainer::Trainer(Context& context, RunConfig config, const std::string& folder,
     parameters.initialise(context_, config_.train.seed);
   }
   model_ = std::make_unique<LanguageModel>(model, std::move(parameters));
-  if (!options_.resume) folder_.create(config_.json);
+  if (options_.resume) {
+    folder_.trim_metrics(state_.step);
+  } else {
+    folder_.create(config_.json);
+  }
 }
 
 int64_t Trainer::count_targets(int64_t first_position, int64_t n_row) {

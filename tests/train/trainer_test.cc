@@ -152,6 +152,27 @@ TEST(Trainer, StopAndResumeGiveTheSameBytesAsOneRun) {
   }
 }
 
+// The process may end between a step's line and its checkpoint.
+TEST(Trainer, ResumeDropsTheLinesOfStepsThatItDoesAgain) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  Context context(1);
+  const RunConfig config = small_run(text, "f32", 1);
+  const std::string path = folder.path() + "/run";
+  Trainer first(context, config, path, {false, "", 3});
+  run(first);
+  std::ofstream(path + "/metrics.jsonl", std::ios::app) << R"({"step":4,"loss":1})"
+                                                        << "\n"
+                                                        << R"({"step":5,"lo)";
+  Trainer second(context, config, path, {true, "", 5});
+  run(second);
+  std::ifstream file(path + "/metrics.jsonl");
+  int64_t step = 0;
+  for (std::string line; std::getline(file, line);)
+    EXPECT_EQ(nlohmann::json::parse(line).at("step"), ++step);
+  EXPECT_EQ(step, 5);
+}
+
 TEST(Trainer, AccumulationIsOneLargeBatch) {
   const TemporaryFolder folder;
   const std::string text = write_text(folder);
