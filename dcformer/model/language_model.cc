@@ -18,12 +18,16 @@ LanguageModel::LanguageModel(const ModelConfig& config, Parameters parameters)
       embedding_(&parameters_.at("tok_embeddings.weight")),
       norm_(&parameters_.at("norm.weight")),
       output_(&parameters_.at("output.weight")) {
+  // The registry begins with the embedding; the layers follow one another.
+  size_t next = 1;
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
     const std::string prefix = "layers." + std::to_string(layer) + ".";
+    const size_t first = next;
+    while (parameters_.all()[next].spec.name.starts_with(prefix)) ++next;
     blocks_.push_back({&parameters_.at(prefix + "attention_norm.weight"),
                        AttentionLayer(config_, layer, parameters_),
                        &parameters_.at(prefix + "ffn_norm.weight"),
-                       FeedForward(config_, layer, parameters_)});
+                       FeedForward(config_, layer, parameters_), first, next});
   }
 }
 
@@ -112,7 +116,8 @@ CrossEntropySum LanguageModel::loss(Context& context, std::span<const int32_t> i
 
 CrossEntropySum LanguageModel::loss_and_gradients(Context& context, std::span<const int32_t> ids,
                                                   std::span<const int32_t> targets,
-                                                  const SequenceBatch& batch, float scale) const {
+                                                  const SequenceBatch& batch, float scale,
+                                                  const GradientHook& on_final) const {
   require(parameters_.trains(), "model: loaded for inference, it has no gradients");
   require(!batch.cached(), "model: training uses no caches");
   const std::vector<int64_t> positions = batch.positions();
@@ -124,11 +129,20 @@ CrossEntropySum LanguageModel::loss_and_gradients(Context& context, std::span<co
   const CrossEntropyGradients gradients{scale, dhidden.matrix(), output_->gradient.matrix()};
   const CrossEntropySum sum =
       linear_cross_entropy(context, hidden.matrix(), output_->weight(), targets, &gradients);
+  const auto finish = [&](const Parameter& p) {
+    if (on_final) on_final(p);
+  };
+  finish(*output_);
   Tensor dx = Tensor::zeros(context, DType::f32, x.shape());
   dx = add_norm_backward(context, x, *norm_, dhidden, dx);
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block)
+  finish(*norm_);
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     dx = block_backward(context, *block, dx, pass, tape);
+    for (size_t i = block->first_parameter; i < block->last_parameter; ++i)
+      finish(parameters_.all()[i]);
+  }
   embedding_backward(context, ids, view(dx), embedding_->gradient.matrix().typed<float>());
+  finish(*embedding_);
   return sum;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,10 +36,15 @@ class LanguageModel {
   CrossEntropySum loss(Context& context, std::span<const int32_t> ids,
                        std::span<const int32_t> targets, const SequenceBatch& batch) const;
 
-  /// The same, and adds the gradients of scale · Σ loss to the parameters'.
+  /// Told of a parameter once the backward pass adds nothing more to its gradient: what follows
+  /// (summing over machines, say) can begin while the pass goes on.
+  using GradientHook = std::function<void(const Parameter&)>;
+
+  /// The same, and adds the gradients of scale · Σ loss to the parameters'. `on_final` may be
+  /// empty.
   CrossEntropySum loss_and_gradients(Context& context, std::span<const int32_t> ids,
                                      std::span<const int32_t> targets, const SequenceBatch& batch,
-                                     float scale) const;
+                                     float scale, const GradientHook& on_final = {}) const;
 
  private:
   struct Block {
@@ -46,6 +52,9 @@ class LanguageModel {
     AttentionLayer attention;
     const Parameter* feed_forward_norm;
     FeedForward feed_forward;
+    /// Its parameters in the registry: [first, last).
+    size_t first_parameter;
+    size_t last_parameter;
   };
 
   Tensor embed(Context& context, std::span<const int32_t> ids, const SequenceBatch& batch) const;

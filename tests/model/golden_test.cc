@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -112,6 +112,28 @@ TEST_P(GoldenTraining, LossAndGradients) {
           << "the gradients differ between 1 and 2 threads";
     }
   }
+}
+
+TEST_P(GoldenTraining, GradientsAreFinalWhenTheHookSaysSo) {
+  Context context(2);
+  const ModelConfig config = read_model_config(folder());
+  LanguageModel model(config,
+                      Parameters::for_training(context, parameter_specs(config), DType::f32));
+  load_weights(context, folder(), model.parameters());
+  const std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6};
+  SequenceBatch batch;
+  batch.append(6);
+  std::map<std::string, std::vector<float>> told;
+  model.loss_and_gradients(context, ids, ids, batch, 1.0f, [&](const Parameter& p) {
+    const auto values = p.gradient.span<float>();
+    EXPECT_TRUE(told.emplace(p.spec.name, std::vector<float>(values.begin(), values.end())).second)
+        << p.spec.name;
+  });
+  EXPECT_EQ(told.size(), model.parameters().all().size());
+  for (const Parameter& p : model.parameters().all())
+    EXPECT_TRUE(
+        std::equal(told[p.spec.name].begin(), told[p.spec.name].end(), p.gradient.data<float>()))
+        << p.spec.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTraining,

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "dcformer/base/file.h"
+#include "dcformer/generate/generator.h"
 #include "dcformer/io/json_file.h"
 #include "dcformer/io/safetensors.h"
 #include "dcformer/model/checkpoint.h"
@@ -204,6 +205,38 @@ TEST(Trainer, LearnsAndValidates) {
   const auto& data = trainer.data();
   EXPECT_EQ(validation->n_token, data.validation_bytes);
   EXPECT_NEAR(*validation->bits_per_byte, validation->nats_per_token / std::log(2.0), 1e-9);
+}
+
+// Random models magnify rounding; a trained one shows how it is in use.
+TEST(Trainer, CachesAndBf16OnATrainedModel) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  Context context(2);
+  RunConfig config = small_run(text, "f32", 1);
+  config.train.steps = 60;
+  Trainer trainer(context, config, folder.path() + "/run", {});
+  run(trainer);
+  const std::string checkpoint = model_folder(folder.path() + "/run");
+  const auto f32 = load_model(context, checkpoint, DType::f32);
+  const auto bf16 = load_model(context, checkpoint, DType::bf16);
+  IdRows rows{1, 64, {}};
+  const auto stream = trainer.data().training.row(0);
+  for (int64_t i = 0; i < 64; ++i) rows.ids.push_back(stream[static_cast<size_t>(i % 33)]);
+  const auto values = [&](const LanguageModel& model, int64_t prefill) {
+    return test::to_doubles(row_logits(context, model, rows, prefill).span<float>());
+  };
+  const auto exact = values(*f32, 0);
+  const auto rounded = values(*bf16, 0);
+  const double bf16_error = test::relative_distance(rounded, exact);
+  for (const int64_t prefill : {1, 33, 40}) {
+    EXPECT_LE(test::relative_distance(values(*f32, prefill), exact), 1e-5) << prefill;
+    EXPECT_LE(test::relative_distance(values(*bf16, prefill), rounded), bf16_error) << prefill;
+  }
+  SequenceBatch batch;
+  batch.append(63);
+  const std::span<const int32_t> ids(rows.ids);
+  const double loss = f32->loss(context, ids.first(63), ids.last(63), batch).loss / 63;
+  EXPECT_NEAR(bf16->loss(context, ids.first(63), ids.last(63), batch).loss / 63, loss, 0.01);
 }
 
 TEST(Trainer, EveryStepHasItsLine) {
