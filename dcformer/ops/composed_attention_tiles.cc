@@ -12,7 +12,7 @@ constexpr int64_t kMaxGroupHeads = 1024;
 
 int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) {
   const int64_t heads = inputs.q.n_head / inputs.composition.n_group;
-  int64_t columns = std::min(s.n_key, s.start + s.n_query);
+  int64_t columns = inputs.mask.causal ? std::min(s.n_key, s.start + s.n_query) : s.n_key;
   if (inputs.mask.window > 0) columns = std::min(columns, inputs.mask.window + 2 * kPanel);
   const int64_t bytes_per_row = heads * std::max<int64_t>(columns, kPanel) * 4;
   // A tile within the second-level cache where that leaves whole register tiles of rows.
