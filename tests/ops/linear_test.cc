@@ -49,7 +49,7 @@ TEST_P(Linear, ForwardAndBackward) {
   const auto w = test::random_floats(n_in * n_out, 2);
   const auto bias = test::random_floats(n_out, 3);
   const auto dy = test::random_floats(rows * n_out, 4);
-  const auto operand = [&](const std::vector<float>& v) {
+  const auto operand = [&, dtype = dtype](const std::vector<float>& v) {
     return dtype == DType::f32 ? to_doubles(v) : reference::to_bfloat16(to_doubles(v));
   };
   const auto w_out_in = out_in ? operand(w) : transposed(operand(w), n_in, n_out);
