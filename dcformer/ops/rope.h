@@ -18,8 +18,10 @@ class RopeTable {
 
   int64_t n_position() const { return n_position_; }
   int64_t rotary_dim() const { return rotary_dim_; }
-  const float* cosine(int64_t position) const { return &cosine_[position * rotary_dim_ / 2]; }
-  const float* sine(int64_t position) const { return &sine_[position * rotary_dim_ / 2]; }
+  const float* cosine(int64_t position) const {
+    return cosine_.data() + position * rotary_dim_ / 2;
+  }
+  const float* sine(int64_t position) const { return sine_.data() + position * rotary_dim_ / 2; }
 
  private:
   int64_t n_position_ = 0;
