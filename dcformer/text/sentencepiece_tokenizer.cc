@@ -9,6 +9,7 @@
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/base/utf8.h"
+#include "dcformer/text/sentencepiece_check.h"
 
 namespace dcformer {
 namespace {
@@ -87,6 +88,7 @@ size_t cut_length(std::string_view text) {
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::string& where)
     : model_(std::move(model)),
       processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  check_sentencepiece_model(model_, where);
   const auto status = processor_->LoadFromSerializedProto(model_);
   require(status.ok(), "{}: not a SentencePiece model: {}", where, status.message());
   const int n = processor_->GetPieceSize();

@@ -20,7 +20,8 @@ namespace dcformer {
 class SentencePieceTokenizer : public Tokenizer {
  public:
   /// From the bytes of a model file; `where` names them in messages. Throws Error for a broken
-  /// model, or one without byte pieces or with a dummy prefix.
+  /// model, one that the library cannot be trusted with (see check_sentencepiece_model), or one
+  /// without byte pieces or with a dummy prefix.
   SentencePieceTokenizer(std::string model, const std::string& where);
   ~SentencePieceTokenizer() override;
 
