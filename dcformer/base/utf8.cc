@@ -46,6 +46,13 @@ Utf8Step utf8_front(std::string_view bytes) {
   return {Utf8Front::character, length};
 }
 
+std::string shorten_utf8(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return std::string(text);
+  size_t n = limit;
+  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xC0) == 0x80) --n;
+  return std::string(text.substr(0, n)) + "…";
+}
+
 size_t find_invalid_utf8(std::string_view bytes) {
   for (size_t i = 0; i < bytes.size();) {
     if (static_cast<unsigned char>(bytes[i]) < 0x80) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace dcformer {
@@ -19,6 +20,10 @@ struct Utf8Step {
 /// all bytes there are a proper beginning of a character. Invalid: one byte, or the proper
 /// beginning before the one that fails.
 Utf8Step utf8_front(std::string_view bytes);
+
+/// At most `limit` bytes from the front, cut between characters, and "…" where anything is left
+/// out: for quoting in messages.
+std::string shorten_utf8(std::string_view text, size_t limit);
 
 /// The place of the first byte that is not part of a character, or npos.
 size_t find_invalid_utf8(std::string_view bytes);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/cli/commands.h"
 #include "dcformer/generate/generator.h"
@@ -37,11 +38,17 @@ void generate_text(const GenerateArguments& arguments, const GlobalOptions& glob
       arguments.prompt_file.empty() ? arguments.prompt : read_file(arguments.prompt_file);
   // A text without a beginning starts where a document ended.
   std::vector<int32_t> ids = tokenizer->encode(prompt);
-  if (ids.empty()) ids.push_back(tokenizer->end_of_document());
+  if (ids.empty()) {
+    require(tokenizer->end_of_document() >= 0,
+            "{}: the tokenizer has no token that ends a document, expected a prompt", folder);
+    ids.push_back(tokenizer->end_of_document());
+  }
+  SamplingOptions sampling = arguments.sampling;
+  sampling.n_id = tokenizer->vocab_size();
   StreamDecoder decoder(*tokenizer);
   write_now(prompt);
-  generate(context, *model, ids, arguments.max_tokens, tokenizer->end_of_document(),
-           arguments.sampling, [&](int32_t token) {
+  generate(context, *model, ids, arguments.max_tokens, tokenizer->end_of_document(), sampling,
+           [&](int32_t token) {
              write_now(decoder.push(token));
              return true;
            });

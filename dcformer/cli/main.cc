@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "dcformer/cli/commands.h"
 
@@ -18,8 +19,16 @@ void set_up_log() {
   spdlog::set_pattern("%l: %v");
 }
 
+// A message may quote a key or a name from a file: whatever it holds, it stays one line and moves
+// no cursor.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  return text;
+}
+
 int report(const char* text) {
-  fmt::print(stderr, "error: {}\n", text);
+  fmt::print(stderr, "error: {}\n", one_line(text));
   return kFault;
 }
 
@@ -42,7 +51,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);
     fmt::print(stderr, "error: {}\nRun 'dcformer --help', or 'dcformer COMMAND --help'.\n",
-               e.what());
+               one_line(e.what()));
     return kWrongUsage;
   }
   return 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dcformer/cli/commands.h"
+#include "dcformer/model/checkpoint.h"
 #include "dcformer/train/trainer.h"
 
 namespace dcformer {
@@ -79,8 +80,10 @@ std::string describe(const Validation& v) {
 
 void train(const TrainArguments& arguments, const GlobalOptions& global) {
   Context context(global.threads);
+  TrainerOptions options = arguments.options;
+  if (!options.init.empty()) options.init = model_folder(options.init);
   Trainer trainer(context, read_run_config(arguments.run_file, arguments.overrides),
-                  arguments.output, arguments.options);
+                  arguments.output, options);
   const int64_t steps = trainer.config().train.steps;
   const int64_t stop = arguments.options.stop_after;
   std::signal(SIGINT, on_signal);

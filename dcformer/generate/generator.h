@@ -12,7 +12,7 @@ namespace dcformer {
 
 /// Continues the prompt by up to `max_tokens` tokens, each given to `on_token` as it comes; stops
 /// before `stop_id` (-1: none), when `on_token` returns false, or where the context ends. Returns
-/// the tokens. Throws Error for an empty prompt, or one that fills the context.
+/// the tokens. Throws Error for an empty prompt, or one longer than the context.
 std::vector<int32_t> generate(Context& context, const LanguageModel& model,
                               std::span<const int32_t> prompt, int64_t max_tokens, int32_t stop_id,
                               const SamplingOptions& sampling,

@@ -13,11 +13,14 @@ Sampler::Sampler(const SamplingOptions& options)
   require(options.temperature >= 0 && std::isfinite(options.temperature),
           "temperature is {}, expected 0 (greedy) or more", options.temperature);
   require(options.top_k >= 0, "top_k is {}, expected 0 (all tokens) or more", options.top_k);
+  require(options.n_id >= 0, "n_id is {}, expected 0 (all ids) or more", options.n_id);
   require(options.top_p > 0 && options.top_p <= 1, "top_p is {}, expected above 0 and at most 1",
           options.top_p);
 }
 
 int32_t Sampler::sample(std::span<const float> logits) {
+  if (options_.n_id > 0)
+    logits = logits.first(std::min(logits.size(), static_cast<size_t>(options_.n_id)));
   const auto best = std::max_element(logits.begin(), logits.end());
   if (options_.temperature == 0 || options_.top_k == 1)
     return static_cast<int32_t>(best - logits.begin());

@@ -19,6 +19,8 @@ struct SamplingOptions {
   /// and top_k.
   double top_p = 1;
   uint64_t seed = 1;
+  /// Only ids below it, as a model's vocabulary may be larger than its tokenizer's; 0: all.
+  int64_t n_id = 0;
 };
 
 /// Draws tokens; the same seed and logits give the same tokens.

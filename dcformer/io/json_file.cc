@@ -5,6 +5,7 @@
 
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
+#include "dcformer/base/utf8.h"
 
 namespace dcformer {
 namespace {
@@ -22,13 +23,14 @@ nlohmann::json parse_json(std::string_view text, const std::string& where) {
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key)
       require(keys.back().insert(parsed.get<std::string>()).second, "{}: key '{}' occurs twice",
-              where, parsed.get<std::string>());
+              where, shorten_utf8(parsed.get<std::string>(), 60));
     return true;
   };
   try {
     return Json::parse(text.begin(), text.end(), check);
   } catch (const Json::exception& e) {
-    fail("{}: not valid JSON: {}", where, e.what());
+    // The library quotes all of the token that failed, however long.
+    fail("{}: not valid JSON: {}", where, shorten_utf8(e.what(), 300));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "dcformer/base/check.h"
+#include "dcformer/base/utf8.h"
 
 namespace dcformer {
 namespace {
@@ -27,9 +28,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 std::string shortened(const nlohmann::json& value) {
-  std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 60) + "…";
-  return text;
+  return shorten_utf8(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), 60);
 }
 
 }  // namespace
@@ -142,7 +141,7 @@ void JsonObject::require_no_unknown_keys() const {
   const std::vector<std::string> unknown = unknown_keys();
   if (unknown.empty()) return;
   const std::string near = nearest_word(unknown.front(), known_);
-  fail("{}: unknown key '{}'{}", where_, unknown.front(),
+  fail("{}: unknown key '{}'{}", where_, shorten_utf8(unknown.front(), 60),
        near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
 }
 

@@ -33,20 +33,27 @@ std::vector<int64_t> parse_window_list(JsonObject& json) {
   if (!list.is_array() || list.empty() || list.size() > 4096)
     json.fail_key("windows", "a list of window lengths (null: global)");
   for (const nlohmann::json& entry : list) {
-    const bool valid = entry.is_null() || (entry.is_number_integer() && entry.get<int64_t>() >= 1);
-    if (!valid) json.fail_key("windows", "a list of window lengths of at least 1 (null: global)");
+    const bool valid = entry.is_null() || (entry.is_number_integer() && entry.get<int64_t>() >= 1 &&
+                                           entry.get<int64_t>() <= kLarge);
+    if (!valid)
+      json.fail_key("windows", fmt::format("a list of window lengths of at least 1 (null: global), "
+                                           "none above {}",
+                                           kLarge));
     windows.push_back(entry.is_null() ? 0 : entry.get<int64_t>());
   }
   return windows;
 }
 
 std::vector<int64_t> parse_windows(JsonObject& json, const nlohmann::json& all) {
+  if (json.has("windows")) {
+    for (const char* unused : {"window_size", "window_type"}) json.raw(unused);
+    return parse_window_list(json);
+  }
+  json.raw("windows");
   // An explicit null is "every layer global", an absent key the published default.
   const bool explicit_null = all.contains("window_size") && all.at("window_size").is_null();
   const int64_t window = json.integer("window_size", explicit_null ? 0 : 256, 1, kLarge);
   const std::string type = json.choice("window_type", "LG", {"LG", "LGLL", "LGL6"});
-  if (json.has("windows")) return parse_window_list(json);
-  json.raw("windows");
   if (window == 0) return {0};
   if (type == "LG") return {window, 0};
   std::vector<int64_t> windows = {window, 0, window, window};

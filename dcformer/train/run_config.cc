@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "dcformer/base/check.h"
+#include "dcformer/base/utf8.h"
 #include "dcformer/io/json_file.h"
 #include "dcformer/io/json_object.h"
 
@@ -64,8 +65,13 @@ void put_override(nlohmann::json& json, const std::string& text) {
   const size_t dot = path.find('.');
   require(dot != std::string::npos && dot > 0 && dot + 1 < path.size(),
           "--set {}: expected SECTION.KEY=VALUE", text);
-  nlohmann::json parsed = nlohmann::json::parse(value, nullptr, false);
-  if (parsed.is_discarded()) parsed = value;
+  require(find_invalid_utf8(text) == std::string::npos, "--set {}: not valid UTF-8", path);
+  nlohmann::json parsed;
+  try {
+    parsed = parse_json(value, "--set");
+  } catch (const Error&) {
+    parsed = value;
+  }
   nlohmann::json& section = json[path.substr(0, dot)];
   if (section.is_null()) section = nlohmann::json::object();
   require(section.is_object(), "--set {}: '{}' is not a section", text, path.substr(0, dot));
