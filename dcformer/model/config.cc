@@ -45,15 +45,12 @@ std::vector<int64_t> parse_window_list(JsonObject& json) {
 }
 
 std::vector<int64_t> parse_windows(JsonObject& json, const nlohmann::json& all) {
-  if (json.has("windows")) {
-    for (const char* unused : {"window_size", "window_type"}) json.raw(unused);
-    return parse_window_list(json);
-  }
-  json.raw("windows");
   // An explicit null is "every layer global", an absent key the published default.
   const bool explicit_null = all.contains("window_size") && all.at("window_size").is_null();
   const int64_t window = json.integer("window_size", explicit_null ? 0 : 256, 1, kLarge);
   const std::string type = json.choice("window_type", "LG", {"LG", "LGLL", "LGL6"});
+  if (json.has("windows")) return parse_window_list(json);
+  json.raw("windows");
   if (window == 0) return {0};
   if (type == "LG") return {window, 0};
   std::vector<int64_t> windows = {window, 0, window, window};

@@ -37,7 +37,7 @@ TEST(SentencePieceModel, ByHandIsOfUse) {
   EXPECT_EQ(tokenizer.end_of_document(), 1);
 }
 
-TEST(SentencePieceModel, RefusesEveryCutButBetweenFields) {
+TEST(SentencePieceModel, RefusesEveryCut) {
   const std::string model = model_with(piece_field("a"));
   for (size_t n = 0; n < model.size(); ++n)
     expect_error([&] { SentencePieceTokenizer(model.substr(0, n), "m"); }, {"m: "});
