@@ -118,7 +118,8 @@ TEST(RunConfig, RefusesValuesOutOfRange) {
       {"save_every", {"-1"}}};
   for (const auto& [key, values] : cases)
     for (const char* value : values)
-      expect_error([&] { parse_train(fmt::format("\"{}\": {}", key, value)); },
+      // (clang 14 does not capture a structured binding as it is.)
+      expect_error([&, name = key] { parse_train(fmt::format("\"{}\": {}", name, value)); },
                    {fmt::format("run: train.{}: expected", key), value});
   for (const char* value : {"0", "-1", "99999999"})
     expect_error(
