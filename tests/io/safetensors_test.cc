@@ -137,6 +137,7 @@ TEST(Safetensors, RefusesOffsetsThatDoNotHold) {
 
 TEST(Safetensors, RefusesShapesThatDoNotHold) {
   expect_refused(entry("\"F32\"", "[2]", "[0,7]"), 8, {"tensor 't'", "7 bytes", "[2] of f32"});
+  expect_refused(entry("\"F32\"", "[2]", "[0,9]"), 9, {"tensor 't'", "9 bytes", "[2] of f32"});
   expect_refused(entry("\"F32\"", "[3]", "[0,8]"), 8, {"tensor 't'", "8 bytes", "[3] of f32"});
   expect_refused(entry("\"F32\"", "[0]", "[0,8]"), 8, {"tensor 't'", "8 bytes", "[0] of f32"});
   expect_refused(entry("\"F32\"", "[]", "[0,8]"), 8, {"tensor 't'", "8 bytes", "[] of f32"});
