@@ -52,6 +52,30 @@ TEST_F(LogitsCommand, InBf16AreNear) {
   EXPECT_TRUE(same_values(logits({}), logits({"--dtype", "f32"})));
 }
 
+// More than 32 rows go through other products, so that the passes show in the last bits.
+TEST_F(LogitsCommand, ThePrefillIsThePassesThatAreMade) {
+  Context context(1);
+  const Tensor ids = Tensor::zeros(context, DType::i32, {1, 64});
+  for (int32_t i = 0; i < 64; ++i) ids.data<int32_t>()[i] = i * 7 % 61;
+  const std::string tokens = folder_ / "ids.safetensors";
+  write_safetensors(tokens, {{"input_ids", ids}});
+  const auto with_prefill = [&](const char* prefill) {
+    const std::string output = folder_ / "logits.safetensors";
+    EXPECT_EQ(
+        run_tool({"logits", model_, "--tokens", tokens, "--output", output, "--prefill", prefill})
+            .exit_code,
+        0);
+    const Tensor logits = SafetensorsFile::open(output).tensor("logits");
+    return std::vector<float>(logits.span<float>().begin(), logits.span<float>().end());
+  };
+  const auto whole = with_prefill("0");
+  const auto steps = with_prefill("1");
+  EXPECT_TRUE(same_values(with_prefill("64"), whole));
+  EXPECT_TRUE(same_values(with_prefill("32"), steps));
+  EXPECT_TRUE(max_close(steps, whole, 1e-4));
+  EXPECT_FALSE(same_values(steps, whole));
+}
+
 TEST_F(LogitsCommand, LeadingAxesAreFlattened) {
   Context context(1);
   const Tensor ids = Tensor::zeros(context, DType::i64, {2, 2, 3});

@@ -101,6 +101,8 @@ TEST_F(TrainCommand, StartsFromAModelOrARun) {
   train("first");
   train("from_run", {"--init", path("first"), "--stop-after", "1"});
   train("from_model", {"--init", path("first/checkpoints/step-00000006"), "--stop-after", "1"});
+  for (const char* run : {"from_run", "from_model"}) ASSERT_EQ(metrics(run).size(), 1u);
+  ASSERT_EQ(metrics("first").size(), 6u);
   EXPECT_EQ(metrics("from_run")[0].at("loss"), metrics("from_model")[0].at("loss"));
   EXPECT_LT(metrics("from_run")[0].at("loss"), metrics("first")[4].at("loss"));
   const ToolResult absent =
@@ -165,6 +167,7 @@ TEST_F(TrainCommand, AnInterruptFinishesTheStepAndSaves) {
   EXPECT_EQ(run.wait(), 0);
   // The checkpoint is of the last step in the metrics, and whole.
   const auto lines = metrics("run");
+  ASSERT_FALSE(lines.empty());
   const std::string step = std::to_string(lines.back().at("step").get<int64_t>());
   const std::string name = "step-" + std::string(8 - step.size(), '0') + step;
   EXPECT_EQ(read("run/latest"), name + "\n");
