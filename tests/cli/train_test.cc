@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +132,8 @@ class BackgroundRun {
     argv.push_back(nullptr);
     child_ = fork();
     if (child_ == 0) {
+      // Where the test itself is ended, its child must not train on.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int null = open("/dev/null", O_RDWR);
       for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
       execv(DCFORMER_BINARY, argv.data());
@@ -144,10 +147,13 @@ class BackgroundRun {
     }
   }
   void interrupt() const { kill(child_, SIGINT); }
-  /// The exit status, or minus the signal.
+  /// The exit status, or minus the signal. After a minute it is killed.
   int wait() {
     int status = 0;
-    waitpid(child_, &status, 0);
+    for (int i = 0; i < 6000 && waitpid(child_, &status, WNOHANG) == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (i == 5990) kill(child_, SIGKILL);
+    }
     child_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
