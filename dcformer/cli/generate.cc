@@ -46,6 +46,8 @@ void generate_text(const GenerateArguments& arguments, const GlobalOptions& glob
   SamplingOptions sampling = arguments.sampling;
   sampling.n_id = tokenizer->vocab_size();
   StreamDecoder decoder(*tokenizer);
+  // Before the prompt is printed: a refused one leaves nothing on standard output.
+  check_prompt(*model, static_cast<int64_t>(ids.size()));
   write_now(prompt);
   generate(context, *model, ids, arguments.max_tokens, tokenizer->end_of_document(), sampling,
            [&](int32_t token) {

@@ -122,9 +122,11 @@ void add_train_command(CLI::App& app, const GlobalOptions& global) {
                    "Override a key: --set train.learning_rate=1e-3 (repeatable)")
       ->allow_extra_args(false)
       ->take_all();
-  command->add_flag("--resume", arguments->options.resume, "Continue the run in the folder");
-  command->add_option("--init", arguments->options.init,
-                      "Start from the weights of this model or run");
+  auto* resume =
+      command->add_flag("--resume", arguments->options.resume, "Continue the run in the folder");
+  command
+      ->add_option("--init", arguments->options.init, "Start from the weights of this model or run")
+      ->excludes(resume);
   command
       ->add_option("--stop-after", arguments->options.stop_after,
                    "Stop after this many steps, schedule unchanged")

@@ -13,15 +13,19 @@ Tensor advance(Context& context, const LanguageModel& model, std::span<const int
 
 }  // namespace
 
+void check_prompt(const LanguageModel& model, int64_t length) {
+  require(length > 0, "generate: the prompt is empty");
+  require(length <= model.config().block_size,
+          "generate: the prompt has {} tokens, more than the context of {}", length,
+          model.config().block_size);
+}
+
 std::vector<int32_t> generate(Context& context, const LanguageModel& model,
                               std::span<const int32_t> prompt, int64_t max_tokens, int32_t stop_id,
                               const SamplingOptions& sampling,
                               const std::function<bool(int32_t)>& on_token) {
   const auto length = static_cast<int64_t>(prompt.size());
-  require(length > 0, "generate: the prompt is empty");
-  require(length <= model.config().block_size,
-          "generate: the prompt has {} tokens, more than the context of {}", length,
-          model.config().block_size);
+  check_prompt(model, length);
   Sampler sampler(sampling);
   SequenceCache cache(model.config(), model.parameters().compute_dtype());
   const Tensor logits = Tensor::empty(context, DType::f32, {1, model.config().vocab_size});

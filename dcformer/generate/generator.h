@@ -10,6 +10,9 @@
 
 namespace dcformer {
 
+/// Throws Error for a prompt of `length` tokens that is empty or longer than the context.
+void check_prompt(const LanguageModel& model, int64_t length);
+
 /// Continues the prompt by up to `max_tokens` tokens, each given to `on_token` as it comes; stops
 /// before `stop_id` (-1: none), when `on_token` returns false, or where the context ends. Returns
 /// the tokens. Throws Error for an empty prompt, or one longer than the context.

@@ -149,6 +149,7 @@ TEST_F(BadInput, RunFolders) {
 TEST_F(BadInput, Prompts) {
   ASSERT_EQ(train(good_run()).exit_code, 0);
   const std::string prompt(40, 'a');
+  EXPECT_EQ(test::run_tool({"generate", path("run"), "--prompt", prompt}).output, "");
   expect_fault(test::run_tool({"generate", path("run"), "--prompt", prompt}),
                "the prompt has 40 tokens, more than the context of 32");
   expect_fault(test::run_tool({"generate", path("nowhere")}), "no such folder");
@@ -171,16 +172,18 @@ TEST_F(BadInput, Logits) {
 }
 
 TEST_F(BadInput, WrongUsageExitsWith2) {
-  for (const std::vector<std::string>& arguments : {std::vector<std::string>{},
-                                                    {"dance"},
-                                                    {"train"},
-                                                    {"generate"},
-                                                    {"generate", "x", "--top-p", "2"},
-                                                    {"logits", "x"},
-                                                    {"tokenizer"},
-                                                    {"tokenizer", "encode"},
-                                                    {"info", "x", "--unknown"},
-                                                    {"--threads", "0", "info", "x"}})
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{},
+        {"dance"},
+        {"train"},
+        {"train", "r.json", "--output", "o", "--resume", "--init", "m"},
+        {"generate"},
+        {"generate", "x", "--top-p", "2"},
+        {"logits", "x"},
+        {"tokenizer"},
+        {"tokenizer", "encode"},
+        {"info", "x", "--unknown"},
+        {"--threads", "0", "info", "x"}})
     EXPECT_EQ(test::run_tool(arguments).exit_code, 2) << (arguments.empty() ? "" : arguments[0]);
 }
 
