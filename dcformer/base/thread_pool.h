@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -31,8 +30,7 @@ class LoopBody {
 
 /// Threads that help the one that drives them through loops. The driver takes items too and waits
 /// only for helpers that have begun one: a helper that the system does not run just then costs
-/// nothing, where a barrier of all threads would wait for it (on a busy machine that made training
-/// ten times slower).
+/// nothing, where a barrier of all threads would wait for it while other work has its core.
 class ThreadPool {
  public:
   explicit ThreadPool(int n_helper);

@@ -11,6 +11,7 @@
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/ops/choose_dtype.h"
 #include "dcformer/text/stream_decoder.h"
+#include "dcformer/train/run_folder.h"
 
 namespace dcformer {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "dcformer/cli/commands.h"
 #include "dcformer/inspect/model_report.h"
-#include "dcformer/model/checkpoint.h"
+#include "dcformer/train/run_folder.h"
 
 namespace dcformer {
 

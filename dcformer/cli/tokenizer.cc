@@ -13,9 +13,9 @@
 #include "dcformer/base/file.h"
 #include "dcformer/cli/commands.h"
 #include "dcformer/io/text_file.h"
-#include "dcformer/model/checkpoint.h"
 #include "dcformer/text/byte_tokenizer.h"
 #include "dcformer/text/sentencepiece_tokenizer.h"
+#include "dcformer/train/run_folder.h"
 
 namespace dcformer {
 namespace {

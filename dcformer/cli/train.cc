@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "dcformer/cli/commands.h"
-#include "dcformer/model/checkpoint.h"
 #include "dcformer/train/trainer.h"
 
 namespace dcformer {

@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <filesystem>
-
 #include "dcformer/base/file.h"
 #include "dcformer/io/json_file.h"
 #include "dcformer/io/safetensors.h"
@@ -36,20 +34,6 @@ std::vector<Tensor> collect(const SafetensorsFile& file, const std::vector<Param
 }
 
 }  // namespace
-
-std::string model_folder(const std::string& path) {
-  namespace fs = std::filesystem;
-  require(fs::is_directory(path), "{}: no such folder, expected a model or a run", path);
-  if (fs::exists(path + kConfig)) return path;
-  require(fs::exists(path + "/latest"),
-          "{}: neither a model (config.json) nor a run with a checkpoint (latest)", path);
-  std::string name = read_file(path + "/latest");
-  while (!name.empty() && name.back() == '\n') name.pop_back();
-  const bool plain = !name.empty() && name.find('/') == std::string::npos;
-  require(plain && fs::exists(path + "/checkpoints/" + name + kConfig),
-          "{}/latest: names the checkpoint '{}', which is not there", path, name);
-  return path + "/checkpoints/" + name;
-}
 
 ModelConfig read_model_config(const std::string& folder) {
   const std::string path = folder + kConfig;

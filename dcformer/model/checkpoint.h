@@ -7,10 +7,6 @@
 
 namespace dcformer {
 
-/// The model folder that a path means: itself, or the newest checkpoint of a run folder (which
-/// names it in its file `latest`). Throws Error saying what was looked for.
-std::string model_folder(const std::string& path);
-
 /// The configuration of a model folder (`config.json`).
 ModelConfig read_model_config(const std::string& folder);
 

@@ -2,9 +2,12 @@
 
 #include <cstdint>
 
-#include "dcformer/tensor/dtype.h"
+#include "dcformer/ops/composed_attention.h"
 
 namespace dcformer::attention {
+
+/// The most heads of a group: the kernels keep one vector of each on the stack.
+constexpr int64_t kMaxGroupHeads = 1024;
 
 /// A tile of scores of one group: M heads by `rows` queries by `columns` keys (a multiple of 32).
 struct Tile {

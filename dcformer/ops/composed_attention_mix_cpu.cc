@@ -12,10 +12,7 @@ namespace attention {
 namespace HWY_NAMESPACE {
 using namespace dcformer::HWY_NAMESPACE;  // NOLINT: the helpers of the same target
 
-constexpr int64_t kColumns = 32;
 constexpr int64_t kMaxLanes = 16;
-constexpr int kMaxRank = 8;
-constexpr int64_t kMaxHeads = 1024;
 
 // The ranks in use as a compile-time number where it is the published 2, else as given.
 template <int kRank>
@@ -39,7 +36,7 @@ HWY_INLINE void MixForward(const float* a, const Tile& out, int64_t row, int64_t
     const VF x = hn::Load(d, a + n * lanes);
     for (int64_t r = 0; r < rank; ++r) {
       if (query != nullptr) t[r] = hn::MulAdd(x, hn::Set(d, query[r * heads + n]), t[r]);
-      if (key != nullptr) u[r] = hn::MulAdd(x, LoadF(key + (r * heads + n) * kColumns), u[r]);
+      if (key != nullptr) u[r] = hn::MulAdd(x, LoadF(key + (r * heads + n) * kPanel), u[r]);
     }
   }
   const int64_t w2 = rank * heads;
@@ -53,9 +50,9 @@ HWY_INLINE void MixForward(const float* a, const Tile& out, int64_t row, int64_t
         y = hn::MulAdd(t[r], hn::Set(d, query[w2 + r * heads + m]), y);
     }
     if (key != nullptr) {
-      y = hn::MulAdd(x, LoadF(key + (gate + m) * kColumns), y);
+      y = hn::MulAdd(x, LoadF(key + (gate + m) * kPanel), y);
       for (int64_t r = 0; r < rank; ++r)
-        y = hn::MulAdd(u[r], LoadF(key + (w2 + r * heads + m) * kColumns), y);
+        y = hn::MulAdd(u[r], LoadF(key + (w2 + r * heads + m) * kPanel), y);
     }
     if (base != nullptr)
       for (int64_t n = 0; n < heads; ++n)
@@ -70,10 +67,10 @@ HWY_INLINE void ComposePanel(const Tile& in, const Tile& out, int64_t rows, int6
                              const float* row_scale) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN float a[kMaxHeads * kMaxLanes];
+  HWY_ALIGN float a[kMaxGroupHeads * kMaxLanes];
   // Rows inside, so that the key weights of these columns stay in the nearest cache for all of
   // them.
-  for (int64_t c = 0; c < kColumns; c += lanes)
+  for (int64_t c = 0; c < kPanel; c += lanes)
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t m = 0; m < s.heads; ++m) {
         VF x = LoadF(in.at(m, row) + column + c);
@@ -128,8 +125,8 @@ HWY_INLINE void MixBackward(const float* a, const float* g, const Tile& d_tile, 
         dt[r] = hn::MulAdd(y, hn::Set(d, query[w2 + r * heads + n]), dt[r]);
       }
       if (key != nullptr) {
-        u[r] = hn::MulAdd(x, LoadF(key + (r * heads + n) * kColumns), u[r]);
-        du[r] = hn::MulAdd(y, LoadF(key + (w2 + r * heads + n) * kColumns), du[r]);
+        u[r] = hn::MulAdd(x, LoadF(key + (r * heads + n) * kPanel), u[r]);
+        du[r] = hn::MulAdd(y, LoadF(key + (w2 + r * heads + n) * kPanel), du[r]);
       }
     }
   }
@@ -148,12 +145,12 @@ HWY_INLINE void MixBackward(const float* a, const float* g, const Tile& d_tile, 
       }
     }
     if (key != nullptr) {
-      dx = hn::MulAdd(y, LoadF(key + (gate + n) * kColumns), dx);
-      AddTo(product, dkey + (gate + n) * kColumns);
+      dx = hn::MulAdd(y, LoadF(key + (gate + n) * kPanel), dx);
+      AddTo(product, dkey + (gate + n) * kPanel);
       for (int64_t r = 0; r < rank; ++r) {
-        dx = hn::MulAdd(du[r], LoadF(key + (r * heads + n) * kColumns), dx);
-        AddTo(hn::Mul(x, du[r]), dkey + (r * heads + n) * kColumns);
-        AddTo(hn::Mul(y, u[r]), dkey + (w2 + r * heads + n) * kColumns);
+        dx = hn::MulAdd(du[r], LoadF(key + (r * heads + n) * kPanel), dx);
+        AddTo(hn::Mul(x, du[r]), dkey + (r * heads + n) * kPanel);
+        AddTo(hn::Mul(y, u[r]), dkey + (w2 + r * heads + n) * kPanel);
       }
     }
     if (base != nullptr)
@@ -171,9 +168,9 @@ void ComposePanelBackward(const Tile& in, const Tile& d_tile, int64_t rows, int6
                           float* dkey, float* dbase) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN float a[kMaxHeads * kMaxLanes];
-  HWY_ALIGN float g[kMaxHeads * kMaxLanes];
-  for (int64_t c = 0; c < kColumns; c += lanes)
+  HWY_ALIGN float a[kMaxGroupHeads * kMaxLanes];
+  HWY_ALIGN float g[kMaxGroupHeads * kMaxLanes];
+  for (int64_t c = 0; c < kPanel; c += lanes)
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t m = 0; m < s.heads; ++m) {
         hn::Store(LoadF(in.at(m, row) + column + c), d, a + m * lanes);

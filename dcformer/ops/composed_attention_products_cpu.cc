@@ -12,9 +12,8 @@ namespace attention {
 namespace HWY_NAMESPACE {
 using namespace dcformer::HWY_NAMESPACE;  // NOLINT: the helpers of the same target
 
-constexpr int64_t kColumns = 32;
 constexpr int kLanes = HWY_MAX_BYTES >= 64 && HWY_TARGET == HWY_AVX3 ? 16 : 8;
-constexpr int kVectors = kColumns / kLanes;
+constexpr int kVectors = kPanel / kLanes;
 // Rows that a tile of accumulators holds: with 2 (AVX-512) or 4 (AVX2) vectors a row, what fits the
 // registers beside the operands.
 constexpr int kRows = kLanes == 16 ? 8 : 2;
@@ -27,7 +26,7 @@ HWY_INLINE void ScoresTile(const float* q, int64_t q_stride, int64_t head_dim, c
     for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(DF());
   for (int64_t d = 0; d < head_dim; ++d) {
     VF key[kVectors];
-    for (int c = 0; c < kVectors; ++c) key[c] = LoadF(k + d * kColumns + c * kLanes);
+    for (int c = 0; c < kVectors; ++c) key[c] = LoadF(k + d * kPanel + c * kLanes);
     for (int r = 0; r < kR; ++r) {
       const VF x = hn::Set(DF(), q[r * q_stride + d]);
       for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::MulAdd(x, key[c], sum[r][c]);

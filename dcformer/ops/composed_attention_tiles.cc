@@ -8,8 +8,6 @@
 namespace dcformer::attention {
 namespace {
 
-constexpr int64_t kMaxGroupHeads = 1024;
-
 int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) {
   const int64_t heads = inputs.q.n_head / inputs.composition.n_group;
   int64_t columns = inputs.mask.causal ? std::min(s.n_key, s.start + s.n_query) : s.n_key;

@@ -212,14 +212,4 @@ void gemm(Context& context, std::span<const Gemm> products) {
   for (const WidenedGemm& w : widened) w.finish(context);
 }
 
-void gemm_serial(Context& context, const Gemm& product) {
-  if (!prepare(product)) return;
-  parallel_for(context, 1, [&](int64_t) {
-    if (!must_widen(product)) return run_tile(context, product);
-    const WidenedGemm widened(context, product);
-    run_tile(context, widened.product());
-    widened.finish(context);
-  });
-}
-
 }  // namespace dcformer

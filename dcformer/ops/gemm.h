@@ -28,7 +28,4 @@ struct Gemm {
 void gemm(Context& context, std::span<const Gemm> products);
 inline void gemm(Context& context, const Gemm& product) { gemm(context, {&product, 1}); }
 
-/// Computes one product on the calling thread alone, for use inside a parallel loop.
-void gemm_serial(Context& context, const Gemm& product);
-
 }  // namespace dcformer

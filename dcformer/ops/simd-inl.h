@@ -20,7 +20,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
-using MF = hn::Mask<DF>;
 
 // f32 bits rounded to the nearest bf16, in the upper half of each word; the lower half is 0. NaN
 // becomes quiet. (Highway's own conversion truncates.)

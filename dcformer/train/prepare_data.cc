@@ -1,3 +1,5 @@
+#include "dcformer/train/prepare_data.h"
+
 #include <spdlog/spdlog.h>
 
 #include <charconv>
@@ -6,7 +8,6 @@
 #include "dcformer/data/corpus.h"
 #include "dcformer/text/byte_tokenizer.h"
 #include "dcformer/text/sentencepiece_tokenizer.h"
-#include "dcformer/train/trainer.h"
 
 namespace dcformer {
 namespace {

@@ -73,6 +73,19 @@ void RunFolder::trim_metrics(int64_t step) const {
   replace_file(metrics_path(), kept);
 }
 
+std::string model_folder(const std::string& path) {
+  require(fs::is_directory(path), "{}: no such folder, expected a model or a run", path);
+  if (fs::exists(path + "/config.json")) return path;
+  require(fs::exists(path + "/latest"),
+          "{}: neither a model (config.json) nor a run with a checkpoint (latest)", path);
+  std::string name = read_file(path + "/latest");
+  while (!name.empty() && name.back() == '\n') name.pop_back();
+  const bool plain = !name.empty() && name.find('/') == std::string::npos;
+  require(plain && fs::exists(path + "/checkpoints/" + name + "/config.json"),
+          "{}/latest: names the checkpoint '{}', which is not there", path, name);
+  return path + "/checkpoints/" + name;
+}
+
 std::optional<std::string> RunFolder::latest() const {
   if (!fs::exists(path_ + "/latest")) return std::nullopt;
   return model_folder(path_);

@@ -62,6 +62,10 @@ class RunFolder {
   std::string path_;
 };
 
+/// The model folder that a path means: itself, or the newest checkpoint of a run folder (which
+/// names it in its file `latest`). Throws Error saying what was looked for.
+std::string model_folder(const std::string& path);
+
 /// Where the run stood at a checkpoint (its state.json).
 RunState read_run_state(const std::string& checkpoint);
 

@@ -8,6 +8,7 @@
 #include "dcformer/data/rows.h"
 #include "dcformer/model/language_model.h"
 #include "dcformer/text/tokenizer.h"
+#include "dcformer/train/prepare_data.h"
 #include "dcformer/train/run_config.h"
 #include "dcformer/train/run_folder.h"
 
@@ -34,20 +35,6 @@ struct Validation {
   /// Set where the rows come from text whose bytes are known.
   std::optional<double> bits_per_byte;
 };
-
-/// What a run learns from.
-struct TrainingData {
-  RowSet training;
-  std::optional<RowSet> validation;
-  /// Bytes of the validation text.
-  int64_t validation_bytes = 0;
-  std::shared_ptr<const Tokenizer> tokenizer;
-};
-
-/// Reads the data of a run and prepares its tokenizer (training one where asked; a resumed run
-/// takes that of `checkpoint`). Throws Error for texts that are missing, unreadable or too short.
-TrainingData prepare_data(Context& context, const DataConfig& config,
-                          const std::optional<std::string>& checkpoint);
 
 struct TrainerOptions {
   /// Continue the run in the folder.

@@ -79,12 +79,7 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenDecoding,
                                            "training/gqa", "training/two-groups",
                                            "training/base-projection", "training/query-wise",
                                            "training/plain"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             if (c == '-' || c == '/') c = '_';
-                           return name;
-                         });
+                         [](const auto& info) { return test::test_name(info.param); });
 
 // These models are badly conditioned: rounding the operands alone moves their logits by up to 40 %.
 // So bf16 is held against a double-precision model that rounds at the same places: our error may be

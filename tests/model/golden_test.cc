@@ -9,19 +9,12 @@
 #include "dcformer/io/safetensors.h"
 #include "dcformer/model/checkpoint.h"
 #include "tests/support/compare.h"
+#include "tests/support/golden.h"
 
 // Golden models (tests/golden/README.md): what the published code, or the formulas in double
 // precision, give for small random models. The tolerances are stated there.
 namespace dcformer {
 namespace {
-
-std::string golden(const std::string& name) { return std::string(DCFORMER_GOLDEN) + "/" + name; }
-
-std::vector<double> expected_values(const SafetensorsFile& file, const std::string& name) {
-  const Tensor t = file.tensor(name);
-  return t.dtype() == DType::f64 ? test::to_doubles(t.span<double>())
-                                 : test::to_doubles(t.span<float>());
-}
 
 struct PublishedCase {
   const char* folder;
@@ -35,9 +28,11 @@ class GoldenPublished : public ::testing::TestWithParam<PublishedCase> {};
 TEST_P(GoldenPublished, LogitsInOnePassAndByAnyPrefill) {
   const PublishedCase& c = GetParam();
   Context context(2);
-  const auto model = load_model(context, golden(c.folder), DType::f32);
-  const auto file = SafetensorsFile::open(golden(c.folder) + "/expected.safetensors");
-  const std::vector<double> expected = expected_values(file, "logits_float64");
+  const auto model = load_model(context, test::golden_path(c.folder), DType::f32);
+  const auto file = SafetensorsFile::open(test::golden_path(c.folder) + "/expected.safetensors");
+  const std::vector<double> expected =
+      test::read_tensors(test::golden_path(c.folder) + "/expected.safetensors")
+          .at("logits_float64");
   const IdRows rows = id_rows(file.tensor("input_ids"), "input_ids");
   for (int64_t prefill : {int64_t{0}, c.prefill, int64_t{1}, c.long_prefill})
     EXPECT_TRUE(test::max_close(row_logits(context, *model, rows, prefill).span<float>(), expected,
@@ -51,16 +46,11 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenPublished,
                                            PublishedCase{"dcformer-mgate", 1e-4, 12, 15},
                                            PublishedCase{"dcformer-six-heads", 1e-4, 7, 13},
                                            PublishedCase{"dcformer-lgll", 1e-3, 300, 290}),
-                         [](const auto& info) {
-                           std::string name = info.param.folder;
-                           for (char& ch : name)
-                             if (ch == '-') ch = '_';
-                           return name;
-                         });
+                         [](const auto& info) { return test::test_name(info.param.folder); });
 
-class GoldenTraining : public ::testing::TestWithParam<const char*> {
+class GoldenTraining : public ::testing::TestWithParam<std::string> {
  protected:
-  std::string folder() const { return golden(std::string("training/") + GetParam()); }
+  std::string folder() const { return test::golden_path("training/" + GetParam()); }
 };
 
 TEST_P(GoldenTraining, Logits) {
@@ -70,7 +60,8 @@ TEST_P(GoldenTraining, Logits) {
   IdRows rows = id_rows(file.tensor("batches"), "batches");
   rows.n_row = 2;
   rows.ids.resize(static_cast<size_t>(2 * rows.length));
-  const std::vector<double> expected = expected_values(file, "logits");
+  const std::vector<double> expected =
+      test::read_tensors(folder() + "/expected.safetensors").at("logits");
   EXPECT_TRUE(test::max_close(row_logits(context, *model, rows, 0).span<float>(), expected, 1e-4));
   EXPECT_TRUE(test::max_close(row_logits(context, *model, rows, 5).span<float>(), expected, 1e-4));
 }
@@ -78,6 +69,7 @@ TEST_P(GoldenTraining, Logits) {
 TEST_P(GoldenTraining, LossAndGradients) {
   const auto file = SafetensorsFile::open(folder() + "/expected.safetensors");
   const IdRows rows = id_rows(file.tensor("batches"), "batches");
+  const test::Tensors expected = test::read_tensors(folder() + "/expected.safetensors");
   const ModelConfig config = read_model_config(folder());
   std::vector<float> first_run;
   for (int threads : {1, 2}) {
@@ -97,12 +89,12 @@ TEST_P(GoldenTraining, LossAndGradients) {
     const float scale = 1.0f / static_cast<float>(targets.size());
     const CrossEntropySum sum = model.loss_and_gradients(context, ids, targets, batch, scale);
     ASSERT_EQ(sum.n_target, 46);
-    EXPECT_NEAR(sum.loss * scale, expected_values(file, "losses")[0],
-                1e-5 * expected_values(file, "losses")[0]);
+    const double loss = expected.at("losses")[0];
+    EXPECT_NEAR(sum.loss * scale, loss, 1e-5 * loss);
     EXPECT_EQ(model.loss(context, ids, targets, batch).loss, sum.loss);
     for (const Parameter& p : model.parameters().all())
-      EXPECT_TRUE(test::norm_close(p.gradient.span<float>(),
-                                   expected_values(file, "gradient." + p.spec.name), 5e-4))
+      EXPECT_TRUE(
+          test::norm_close(p.gradient.span<float>(), expected.at("gradient." + p.spec.name), 5e-4))
           << p.spec.name;
     const auto gradients = model.parameters().gradients().span<float>();
     if (first_run.empty()) {
@@ -136,15 +128,8 @@ TEST_P(GoldenTraining, GradientsAreFinalWhenTheHookSaysSo) {
         << p.spec.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTraining,
-                         ::testing::Values("plain", "dcformer", "base-projection", "gqa", "mgate",
-                                           "post-only", "pre-only", "query-wise", "two-groups"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& ch : name)
-                             if (ch == '-') ch = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, GoldenTraining, ::testing::ValuesIn(test::golden_training_names()),
+                         [](const auto& info) { return test::test_name(info.param); });
 
 }  // namespace
 }  // namespace dcformer

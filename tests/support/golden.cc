@@ -48,6 +48,12 @@ std::vector<int32_t> to_ids(const std::vector<double>& values) {
 
 std::string golden_path(const std::string& name) { return std::string(DCFORMER_GOLDEN "/") + name; }
 
+std::string test_name(std::string name) {
+  for (char& c : name)
+    if (c == '-' || c == '/') c = '_';
+  return name;
+}
+
 const std::vector<std::string>& golden_training_names() {
   static const std::vector<std::string> names{"base-projection", "dcformer",   "gqa",
                                               "mgate",           "plain",      "post-only",

@@ -19,6 +19,9 @@ std::vector<int32_t> to_ids(const std::vector<double>& values);
 /// The path of a golden model's folder, or of a file in it: golden_path("training/gqa").
 std::string golden_path(const std::string& name);
 
+/// A golden model's name as the name of a test: "-" and "/" become "_".
+std::string test_name(std::string name);
+
 /// The golden models under `training/`, and the others with the number of tokens that the published
 /// decoder prefilled (tests/golden/README.md).
 const std::vector<std::string>& golden_training_names();

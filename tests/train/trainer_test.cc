@@ -1,5 +1,6 @@
 #include "dcformer/train/trainer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -55,6 +56,11 @@ TEST_P(GoldenFiveSteps, LossesNormsRatesAndWeights) {
     EXPECT_EQ(metrics[i].step, static_cast<int64_t>(i) + 1);
     EXPECT_NEAR(metrics[i].loss / expected.at("losses")[i], 1, 2e-3);
     EXPECT_NEAR(metrics[i].learning_rate, expected.at("learning_rates")[i], 1e-12);
+    // For docs/parity.md: --gtest_output=xml prints it.
+    RecordProperty(
+        "gradient_norm_error_" + std::to_string(i + 1),
+        fmt::format("{:.1e}",
+                    std::abs(metrics[i].gradient_norm / expected.at("gradient_norms")[i] - 1)));
     // The models' rounding errors grow tenfold a step (Adam makes a full step of a gradient near
     // zero, whatever its sign), so the norms of the last two steps are held to less.
     EXPECT_NEAR(metrics[i].gradient_norm / expected.at("gradient_norms")[i], 1, i < 3 ? 1e-3 : 3e-2)
@@ -71,12 +77,7 @@ TEST_P(GoldenFiveSteps, LossesNormsRatesAndWeights) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenFiveSteps, ::testing::ValuesIn(test::golden_training_names()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             if (c == '-') c = '_';
-                           return name;
-                         });
+                         [](const auto& info) { return test::test_name(info.param); });
 
 /// A text whose next byte is easily told.
 std::string write_text(const TemporaryFolder& folder) {
