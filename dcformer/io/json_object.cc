@@ -61,28 +61,18 @@ bool JsonObject::boolean(const std::string& key, bool value) {
   return found->get<bool>();
 }
 
-int64_t JsonObject::checked_integer(const std::string& key, const nlohmann::json& value,
-                                    int64_t low, int64_t high) const {
-  const std::string expected = fmt::format("a whole number from {} to {}", low, high);
-  const bool whole_float = value.is_number_float() && std::abs(value.get<double>()) < 9e15 &&
-                           std::floor(value.get<double>()) == value.get<double>();
-  if (!value.is_number_integer() && !whole_float) fail_key(key, expected);
-  const bool too_large = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX};
-  const int64_t number = too_large ? INT64_MAX : value.get<int64_t>();
-  if (too_large || number < low || number > high) fail_key(key, expected);
-  return number;
-}
-
 int64_t JsonObject::integer(const std::string& key, int64_t value, int64_t low, int64_t high) {
   const nlohmann::json* found = find(key);
-  return found == nullptr ? value : checked_integer(key, *found, low, high);
-}
-
-std::optional<int64_t> JsonObject::optional_integer(const std::string& key, int64_t low,
-                                                    int64_t high) {
-  const nlohmann::json* found = find(key);
-  if (found == nullptr) return std::nullopt;
-  return checked_integer(key, *found, low, high);
+  if (found == nullptr) return value;
+  const std::string expected = fmt::format("a whole number from {} to {}", low, high);
+  const bool whole_float = found->is_number_float() && std::abs(found->get<double>()) < 9e15 &&
+                           std::floor(found->get<double>()) == found->get<double>();
+  if (!found->is_number_integer() && !whole_float) fail_key(key, expected);
+  const bool too_large =
+      found->is_number_unsigned() && found->get<uint64_t>() > uint64_t{INT64_MAX};
+  const int64_t number = too_large ? INT64_MAX : found->get<int64_t>();
+  if (too_large || number < low || number > high) fail_key(key, expected);
+  return number;
 }
 
 double JsonObject::number(const std::string& key, double value, double low, double high) {

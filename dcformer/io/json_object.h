@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,6 @@ class JsonObject {
   bool boolean(const std::string& key, bool value);
   /// Throws Error when the number is not whole or outside [low, high].
   int64_t integer(const std::string& key, int64_t value, int64_t low, int64_t high);
-  std::optional<int64_t> optional_integer(const std::string& key, int64_t low, int64_t high);
   /// Throws Error when the number is not finite or outside [low, high].
   double number(const std::string& key, double value, double low, double high);
   std::string text(const std::string& key, const std::string& value);
@@ -43,8 +41,6 @@ class JsonObject {
 
  private:
   const nlohmann::json* find(const std::string& key);
-  int64_t checked_integer(const std::string& key, const nlohmann::json& value, int64_t low,
-                          int64_t high) const;
 
   nlohmann::json json_;
   std::string where_;

@@ -45,13 +45,13 @@ std::vector<int64_t> parse_window_list(JsonObject& json) {
 }
 
 std::vector<int64_t> parse_windows(JsonObject& json, const nlohmann::json& all) {
+  for (const char* key : {"windows", "window_size", "window_type"}) json.raw(key);
+  if (json.has("windows")) return parse_window_list(json);
   // An explicit null is "every layer global", an absent key the published default.
   const bool explicit_null = all.contains("window_size") && all.at("window_size").is_null();
   const int64_t window = json.integer("window_size", explicit_null ? 0 : 256, 1, kLarge);
-  const std::string type = json.choice("window_type", "LG", {"LG", "LGLL", "LGL6"});
-  if (json.has("windows")) return parse_window_list(json);
-  json.raw("windows");
   if (window == 0) return {0};
+  const std::string type = json.choice("window_type", "LG", {"LG", "LGLL", "LGL6"});
   if (type == "LG") return {window, 0};
   std::vector<int64_t> windows = {window, 0, window, window};
   if (type == "LGL6") windows.insert(windows.end(), 4, window);
@@ -59,7 +59,12 @@ std::vector<int64_t> parse_windows(JsonObject& json, const nlohmann::json& all) 
 }
 
 void parse_composition(JsonObject& json, ModelConfig& c) {
+  for (const char* key :
+       {"n_groups", "rank", "pre_compose", "post_compose", "query_compose", "key_compose",
+        "query_wise", "gates", "dynamic_compose", "base_projection"})
+    json.raw(key);
   c.use_dcmha = json.boolean("use_dcmha", true);
+  if (!c.use_dcmha) return;
   c.n_group = json.integer("n_groups", 1, 1, kLarge);
   c.rank = json.integer("rank", 2, 1, kMaxRank);
   c.pre_compose = json.boolean("pre_compose", true);

@@ -71,7 +71,6 @@ TEST_F(JsonObjectTest, GivesDefaultsForAbsentAndNull) {
   JsonObject json = object(R"({"n": null})");
   EXPECT_EQ(json.integer("n", 7, 0, 9), 7);
   EXPECT_EQ(json.integer("absent", -7, 0, 9), -7);
-  EXPECT_EQ(json.optional_integer("n", 0, 9), std::nullopt);
   EXPECT_TRUE(json.boolean("n", true));
   EXPECT_EQ(json.number("n", 0.5, 0, 1), 0.5);
   EXPECT_EQ(json.text("n", "x"), "x");
@@ -88,7 +87,6 @@ TEST_F(JsonObjectTest, ReadsIntegersWithinTheirRange) {
   EXPECT_EQ(json.integer("a", 0, 5, 5), 5);
   EXPECT_EQ(json.integer("b", 0, -3, 0), -3);
   EXPECT_EQ(json.integer("c", 0, 0, 2000), 2000);
-  EXPECT_EQ(json.optional_integer("a", 0, 9), 5);
   const int64_t low = std::numeric_limits<int64_t>::min();
   const int64_t high = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(json.integer("i", 0, low, high), high);

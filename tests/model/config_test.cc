@@ -112,6 +112,10 @@ TEST(ModelConfig, WindowsOfTheRepeatingBlock) {
   // The list wins.
   EXPECT_THAT(parse(R"({"windows": [3], "window_size": 8, "window_type": "LGLL"})").windows,
               ElementsAre(3));
+  // What is not in use is not validated.
+  EXPECT_THAT(parse(R"({"windows": [3], "window_size": 0, "window_type": "GL"})").windows,
+              ElementsAre(3));
+  EXPECT_EQ(parse(R"({"use_dcmha": false, "rank": 9, "n_groups": 5})").n_group, 1);
   const ModelConfig c = parse(R"({"windows": [3, null, 5]})");
   EXPECT_EQ(c.window(0), 3);
   EXPECT_EQ(c.window(4), 0);
