@@ -68,7 +68,7 @@ class Step {
   void run() {
     Parameters& p = model_.parameters();
     p.zero_gradients(context_);
-    model_.loss_and_gradients(context_, ids_, targets_, batch_, 1.0f / kTokens);
+    model_.loss_and_gradients(context_, ids_, targets_, batch_, {.scale = 1.0f / kTokens});
     const double norm = std::sqrt(sum_of_squares(context_, p.gradients().span<float>()));
     AdamWStep step;
     step.learning_rate = 1e-4;

@@ -47,8 +47,10 @@ void replace_file(const std::string& path, const std::function<void(const std::s
     throw;
   }
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  sync_path(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);
+  sync_folder(folder.empty() ? "." : folder);
 }
+
+void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
 
 void replace_file(const std::string& path, std::string_view bytes) {
   replace_file(path, [&](const std::string& beside) {

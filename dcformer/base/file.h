@@ -17,4 +17,7 @@ void replace_file(const std::string& path, const std::function<void(const std::s
 /// The same for bytes at hand.
 void replace_file(const std::string& path, std::string_view bytes);
 
+/// Makes what was created, renamed or removed in a folder last. Throws Error naming it.
+void sync_folder(const std::string& path);
+
 }  // namespace dcformer

@@ -11,7 +11,7 @@
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/ops/choose_dtype.h"
 #include "dcformer/text/stream_decoder.h"
-#include "dcformer/train/run_folder.h"
+#include "dcformer/train/checkpoint_store.h"
 
 namespace dcformer {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "dcformer/cli/commands.h"
 #include "dcformer/inspect/model_report.h"
-#include "dcformer/train/run_folder.h"
+#include "dcformer/train/checkpoint_store.h"
 
 namespace dcformer {
 

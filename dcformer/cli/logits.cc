@@ -5,7 +5,7 @@
 #include "dcformer/generate/generator.h"
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/ops/choose_dtype.h"
-#include "dcformer/train/run_folder.h"
+#include "dcformer/train/checkpoint_store.h"
 
 namespace dcformer {
 namespace {

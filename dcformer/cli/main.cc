@@ -2,6 +2,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -60,6 +61,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A write beyond the limit of a file's size then fails like one on a full disk, with a message.
+  std::signal(SIGXFSZ, SIG_IGN);
   set_up_log();
   try {
     return run(argc, argv);

@@ -15,7 +15,7 @@
 #include "dcformer/io/text_file.h"
 #include "dcformer/text/byte_tokenizer.h"
 #include "dcformer/text/sentencepiece_tokenizer.h"
-#include "dcformer/train/run_folder.h"
+#include "dcformer/train/checkpoint_store.h"
 
 namespace dcformer {
 namespace {

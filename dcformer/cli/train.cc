@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,16 +72,23 @@ class Progress {
   std::chrono::steady_clock::time_point shown_;
 };
 
-std::string describe(const Validation& v) {
-  std::string text = fmt::format("{:.4f} nats per token", v.nats_per_token);
-  if (v.bits_per_byte) text += fmt::format(", {:.4f} bits per byte", *v.bits_per_byte);
+std::string describe(const Evaluation& e) {
+  std::string text = fmt::format("{:.4f} nats per token", e.loss);
+  if (e.bits_per_byte) text += fmt::format(", {:.4f} bits per byte", *e.bits_per_byte);
   return text;
+}
+
+/// The figures that the run's last line on standard output leaves out.
+std::string describe_more(const Evaluation& e) {
+  return fmt::format("perplexity {:.2f}, accuracy {:.4f} of {} predictions", e.perplexity(),
+                     e.accuracy, e.n_prediction);
 }
 
 void train(const TrainArguments& arguments, const GlobalOptions& global) {
   Context context(global.threads);
   TrainerOptions options = arguments.options;
   if (!options.init.empty()) options.init = model_folder(options.init);
+  if (!options.resume_from.empty()) options.resume = true;
   Trainer trainer(context, read_run_config(arguments.run_file, arguments.overrides),
                   arguments.output, options);
   const int64_t steps = trainer.config().train.steps;
@@ -88,20 +96,23 @@ void train(const TrainArguments& arguments, const GlobalOptions& global) {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   Progress progress(stop > 0 ? std::min(steps, stop) : steps);
-  trainer.run([&](const StepMetrics& m) { progress.show(m); },
-              [&](int64_t step, const Validation& v) {
-                progress.close();
-                fmt::print(stderr, "step {}: validation: {}\n", step, describe(v));
-              },
-              [] { return interrupted != 0; });
+  const auto on_evaluation = [&](int64_t step, const Evaluation& e) {
+    progress.close();
+    fmt::print(stderr, "step {}: validation: {}, {}\n", step, describe(e), describe_more(e));
+  };
+  trainer.run({[&](const StepMetrics& m) { progress.show(m); }, on_evaluation,
+               [] { return interrupted != 0; }});
   progress.close();
+  if (trainer.n_skipped() > 0)
+    fmt::print(stderr, "{} updates were skipped for values that were not finite\n",
+               trainer.n_skipped());
   if (interrupted != 0) {
     fmt::print(stderr, "interrupted: saved after step {}; continue with --resume\n",
                trainer.step());
     return;
   }
-  if (const auto validation = trainer.validate())
-    fmt::print("validation: {}\n", describe(*validation));
+  if (const auto evaluation = trainer.evaluation())
+    fmt::print("validation: {}\n", describe(*evaluation));
 }
 
 }  // namespace
@@ -124,8 +135,21 @@ void add_train_command(CLI::App& app, const GlobalOptions& global) {
   auto* resume =
       command->add_flag("--resume", arguments->options.resume, "Continue the run in the folder");
   command
-      ->add_option("--init", arguments->options.init, "Start from the weights of this model or run")
+      ->add_option("--resume-from", arguments->options.resume_from,
+                   "Continue from this checkpoint of the run (step-N) instead of the newest")
       ->excludes(resume);
+  command
+      ->add_option("--on-nan", arguments->options.on_nan,
+                   fmt::format("An update whose loss or gradient is not finite: stop, or skip it "
+                               "(at most {} in a row)",
+                               kMostSkippedInARow))
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, OnNan>{{"stop", OnNan::stop}, {"skip", OnNan::skip}}))
+      ->default_str("stop");
+  command
+      ->add_option("--init", arguments->options.init, "Start from the weights of this model or run")
+      ->excludes(resume)
+      ->excludes("--resume-from");
   command
       ->add_option("--stop-after", arguments->options.stop_after,
                    "Stop after this many steps, schedule unchanged")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dcformer/base/check.h"
+#include "dcformer/base/hash.h"
 #include "dcformer/base/random.h"
 #include "dcformer/io/safetensors.h"
 
@@ -34,17 +35,49 @@ RowSet RowSet::cut(std::vector<int32_t> stream, int64_t sequence_length, bool ke
   return set;
 }
 
+namespace {
+
+// How many ids of each row count: `lengths` of the same file, or all of them.
+std::vector<size_t> row_lengths(const std::string& path, const IdRows& rows) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const SafetensorsFile::Entry* entry = file.find("lengths");
+  if (entry == nullptr)
+    return std::vector<size_t>(static_cast<size_t>(rows.n_row), static_cast<size_t>(rows.length));
+  const IdRows lengths = id_rows(file.tensor(*entry), path + ": 'lengths'");
+  require(static_cast<int64_t>(lengths.ids.size()) == rows.n_row,
+          "{}: 'lengths' has {} values, expected one for each of the {} rows", path,
+          lengths.ids.size(), rows.n_row);
+  std::vector<size_t> result;
+  for (size_t r = 0; r < lengths.ids.size(); ++r) {
+    const int32_t n = lengths.ids[r];
+    require(n >= 2 && n <= rows.length, "{}: 'lengths': row {} has length {}, expected 2 to {}",
+            path, r, n, rows.length);
+    result.push_back(static_cast<size_t>(n));
+  }
+  return result;
+}
+
+}  // namespace
+
 RowSet RowSet::read(const std::string& reference) {
-  IdRows rows = id_rows(read_tensor(parse_tensor_reference(reference), "rows"), reference);
+  const TensorReference place = parse_tensor_reference(reference);
+  IdRows rows = id_rows(read_tensor(place, "rows"), reference);
   require(rows.n_row > 0, "{}: there are no rows", reference);
   require(rows.length >= 2, "{}: rows of {} ids, expected at least 2", reference, rows.length);
   RowSet set;
+  set.size_ = row_lengths(place.path, rows);
   set.ids_ = std::move(rows.ids);
-  for (int64_t r = 0; r < rows.n_row; ++r) {
+  for (int64_t r = 0; r < rows.n_row; ++r)
     set.begin_.push_back(static_cast<size_t>(r * rows.length));
-    set.size_.push_back(static_cast<size_t>(rows.length));
-  }
   return set;
+}
+
+std::string RowSet::hash() const {
+  const auto bytes = [](const auto& values) {
+    return std::string_view(reinterpret_cast<const char*>(values.data()),
+                            values.size() * sizeof(values[0]));
+  };
+  return xxh3_128(xxh3_128(bytes(ids_)) + xxh3_128(bytes(begin_)) + xxh3_128(bytes(size_)));
 }
 
 std::span<const int32_t> RowSet::row(int64_t r) const {

@@ -18,11 +18,15 @@ class RowSet {
   static RowSet cut(std::vector<int32_t> stream, int64_t sequence_length, bool keep_rest,
                     const std::string& where);
   /// Ready-made rows of n+1 ids from a safetensors file (`FILE.safetensors[:NAME]`; `rows` unless
-  /// NAME is given, else the only tensor). Leading axes are flattened.
+  /// NAME is given, else the only tensor). Leading axes are flattened. Where the file has a tensor
+  /// `lengths` of as many values as there are rows, only that many ids of each row count: the rest
+  /// is padding, whatever its ids. Throws Error for a length below 2 or beyond the row.
   static RowSet read(const std::string& reference);
 
   int64_t n_row() const { return static_cast<int64_t>(begin_.size()); }
   std::span<const int32_t> row(int64_t r) const;
+  /// The hash of all rows: equal for equal rows alone.
+  std::string hash() const;
   /// Ids left out by `cut`.
   int64_t n_left_out() const { return n_left_out_; }
   /// Throws Error naming row, place and id for an id outside 0 … vocab_size-1.

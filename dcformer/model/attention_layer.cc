@@ -46,13 +46,17 @@ CompositionParameters AttentionLayer::composition_parameters() const {
           dd_ == nullptr ? ConstMatrix() : dd_->matrix(config_.dim)};
 }
 
-Tensor AttentionLayer::composition(Context& context, const Tensor& x,
+DropoutMask AttentionLayer::composition_dropout(const PassInputs& pass) const {
+  return pass.mask(config_.dynamic_dropout, layer_, PassInputs::Site::composition);
+}
+
+Tensor AttentionLayer::composition(Context& context, const Tensor& x, const PassInputs& pass,
                                    CompositionSaved* saved) const {
   if (dw1_ == nullptr) return {};
   const CompositionSizes s = config_.composition_sizes();
   const Tensor weights = Tensor::empty(context, DType::f32, {x.shape()[0], s.width()});
   composition_weights(context, x.matrix(), composition_parameters(), s, config_.gelu,
-                      weights.matrix().typed<float>(), saved);
+                      weights.matrix().typed<float>(), saved, composition_dropout(pass));
   return weights;
 }
 
@@ -139,7 +143,7 @@ Tensor AttentionLayer::forward(Context& context, const Tensor& x, const PassInpu
   linear(context, x.matrix(), wqkv_->weight(), qkv.matrix());
   const Projected p = project(context, qkv, pass, x.dtype());
   CompositionSaved saved;
-  const Tensor weights = composition(context, x, tape == nullptr ? nullptr : &saved);
+  const Tensor weights = composition(context, x, pass, tape == nullptr ? nullptr : &saved);
   const std::vector<AttentionSequence> sequences = sequences_of(pass.batch);
   const AttentionInputs in = inputs(p, weights, pass, sequences);
   const Tensor o = Tensor::empty(context, x.dtype(), {n, config_.n_head * config_.head_dim});
@@ -240,7 +244,8 @@ Tensor AttentionLayer::backward(Context& context, const Tensor& dy, const PassIn
       weights.matrix().typed<float>(), saved, dweights.matrix().typed<float>(),
       dx.matrix().typed<float>(),
       {dw1_->gradient_matrix(config_.dim), qkw_->gradient_matrix(s.n_block() * s.hidden()),
-       dd_ == nullptr ? Matrix() : dd_->gradient_matrix(config_.dim)});
+       dd_ == nullptr ? Matrix() : dd_->gradient_matrix(config_.dim)},
+      composition_dropout(pass));
   return dx;
 }
 

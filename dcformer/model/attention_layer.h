@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "dcformer/model/parameters.h"
@@ -10,11 +11,29 @@
 
 namespace dcformer {
 
+/// Where a pass stands in a training run: what the masks of dropout are drawn from.
+struct DropoutPlace {
+  uint64_t seed = 0;
+  /// The update, and the number that the pass's first token has among its tokens.
+  int64_t step = 0;
+  int64_t first_token = 0;
+};
+
 /// What the layers of a model share in one pass.
 struct PassInputs {
   const SequenceBatch& batch;
   std::span<const int64_t> positions;
   const RopeTable& rope;
+  /// None: nothing is dropped.
+  std::optional<DropoutPlace> dropout;
+
+  /// The mask of one of the three sites of a layer. A rate of 0 where nothing is dropped.
+  enum class Site : uint32_t { attention, feed_forward, composition };
+  DropoutMask mask(double rate, int64_t layer, Site site) const {
+    if (!dropout) return {};
+    return {rate, dropout->seed, dropout->step,
+            static_cast<uint32_t>(3 * layer) + static_cast<uint32_t>(site), dropout->first_token};
+  }
 };
 
 /// Self-attention with dynamic composition: the fused projection, QK norm, RoPE, the composition
@@ -34,7 +53,9 @@ class AttentionLayer {
     Tensor q, k, v;
   };
   Projected project(Context& context, const Tensor& qkv, const PassInputs& pass, DType type) const;
-  Tensor composition(Context& context, const Tensor& x, CompositionSaved* saved) const;
+  Tensor composition(Context& context, const Tensor& x, const PassInputs& pass,
+                     CompositionSaved* saved) const;
+  DropoutMask composition_dropout(const PassInputs& pass) const;
   CompositionParameters composition_parameters() const;
   Composition describe(const Tensor& weights) const;
   AttentionInputs inputs(const Projected& p, const Tensor& weights, const PassInputs& pass,

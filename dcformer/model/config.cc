@@ -14,6 +14,7 @@ namespace dcformer {
 namespace {
 
 constexpr int64_t kLarge = int64_t{1} << 24;
+constexpr double kLargestDropout = 0.99;
 
 // Published keys that say nothing about the mathematics.
 const char* const kIgnoredKeys[] = {
@@ -82,9 +83,6 @@ void require_unsupported_off(JsonObject& json) {
   for (const char* key : {"use_parallel_residual", "use_linear_bias"})
     require(!json.boolean(key, false), "{}.{}: true is not supported yet, expected false",
             json.where(), key);
-  for (const char* key : {"dropout", "dynamic_dropout"})
-    require(json.number(key, 0, 0, 1) == 0, "{}.{}: not supported yet, expected 0", json.where(),
-            key);
   json.choice("position", "rope", {"rope"});
 }
 
@@ -144,6 +142,8 @@ ModelConfig parse_model_config(const nlohmann::json& all, const std::string& whe
   require(!c.tie_word_embeddings,
           "{}.tie_word_embeddings: true is not supported yet, expected false", where);
   c.gelu = json.choice("gelu", "erf", {"erf", "tanh"}) == "erf" ? GeluKind::erf : GeluKind::tanh;
+  c.dropout = json.number("dropout", 0, 0, kLargestDropout);
+  c.dynamic_dropout = json.number("dynamic_dropout", 0, 0, kLargestDropout);
   parse_composition(json, c);
   require_unsupported_off(json);
   for (const char* key : kIgnoredKeys) json.raw(key);
@@ -179,6 +179,8 @@ nlohmann::json to_json(const ModelConfig& c) {
                          {"mgate_dim", c.mgate_dim},
                          {"tie_word_embeddings", c.tie_word_embeddings},
                          {"gelu", c.gelu == GeluKind::erf ? "erf" : "tanh"},
+                         {"dropout", c.dropout},
+                         {"dynamic_dropout", c.dynamic_dropout},
                          {"use_dcmha", c.use_dcmha},
                          {"n_groups", c.n_group},
                          {"rank", c.rank},

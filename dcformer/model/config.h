@@ -32,6 +32,9 @@ struct ModelConfig {
   int64_t mgate_dim = 44;
   bool tie_word_embeddings = false;
   GeluKind gelu = GeluKind::erf;
+  /// In training: of each sub-layer's output before the residual, and of the composition's u.
+  double dropout = 0;
+  double dynamic_dropout = 0;
 
   // Composition.
   bool use_dcmha = true;

@@ -1,6 +1,10 @@
 #include "dcformer/model/language_model.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "dcformer/ops/add.h"
+#include "dcformer/ops/convert.h"
 #include "dcformer/ops/embedding.h"
 #include "dcformer/ops/rms_norm.h"
 
@@ -8,6 +12,11 @@ namespace dcformer {
 namespace {
 
 MatrixView<float> view(const Tensor& t) { return t.matrix().typed<float>(); }
+
+bool all_finite(const Tensor& t) {
+  const auto values = t.span<float>();
+  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+}
 
 }  // namespace
 
@@ -24,7 +33,7 @@ LanguageModel::LanguageModel(const ModelConfig& config, Parameters parameters)
     const std::string prefix = "layers." + std::to_string(layer) + ".";
     const size_t first = next;
     while (parameters_.all()[next].spec.name.starts_with(prefix)) ++next;
-    blocks_.push_back({&parameters_.at(prefix + "attention_norm.weight"),
+    blocks_.push_back({layer, &parameters_.at(prefix + "attention_norm.weight"),
                        AttentionLayer(config_, layer, parameters_),
                        &parameters_.at(prefix + "ffn_norm.weight"),
                        FeedForward(config_, layer, parameters_), first, next});
@@ -64,24 +73,42 @@ Tensor LanguageModel::block_forward(Context& context, const Block& block, const 
   if (tape != nullptr) tape->push(x);
   const Tensor attended =
       block.attention.forward(context, normalise(context, x, *block.attention_norm), pass, tape);
+  dropout(context, pass.mask(config_.dropout, block.layer, PassInputs::Site::attention),
+          attended.matrix());
   const Tensor h = tape == nullptr ? x : Tensor::empty(context, DType::f32, x.shape());
   add(context, view(x), view(attended), view(h));
   if (tape != nullptr) tape->push(h);
   const Tensor fed =
       block.feed_forward.forward(context, normalise(context, h, *block.feed_forward_norm), tape);
+  dropout(context, pass.mask(config_.dropout, block.layer, PassInputs::Site::feed_forward),
+          fed.matrix());
   const Tensor y = tape == nullptr ? h : Tensor::empty(context, DType::f32, x.shape());
   add(context, view(h), view(fed), view(y));
   return y;
 }
 
+Tensor LanguageModel::before_dropout(Context& context, const Tensor& dy,
+                                     const DropoutMask& mask) const {
+  if (mask.rate == 0) return dy;
+  const Tensor dropped = Tensor::empty(context, DType::f32, dy.shape());
+  convert(context, dy.matrix(), dropped.matrix());
+  dropout(context, mask, dropped.matrix());
+  return dropped;
+}
+
 Tensor LanguageModel::block_backward(Context& context, const Block& block, const Tensor& dy,
                                      const PassInputs& pass, Tape& tape) const {
-  // y = h + mlp(norm(h))
-  const Tensor dfed = block.feed_forward.backward(context, dy, tape);
+  const auto before = [&](const Tensor& gradient, PassInputs::Site site) {
+    return before_dropout(context, gradient, pass.mask(config_.dropout, block.layer, site));
+  };
+  // y = h + dropout(mlp(norm(h)))
+  const Tensor dfed =
+      block.feed_forward.backward(context, before(dy, PassInputs::Site::feed_forward), tape);
   const Tensor h = tape.pop();
   const Tensor dh = add_norm_backward(context, h, *block.feed_forward_norm, dfed, dy);
-  // h = x + attention(norm(x))
-  const Tensor dattended = block.attention.backward(context, dh, pass, tape);
+  // h = x + dropout(attention(norm(x)))
+  const Tensor dattended =
+      block.attention.backward(context, before(dh, PassInputs::Site::attention), pass, tape);
   const Tensor x = tape.pop();
   return add_norm_backward(context, x, *block.attention_norm, dattended, dh);
 }
@@ -93,10 +120,22 @@ Tensor LanguageModel::trunk(Context& context, std::span<const int32_t> ids, cons
   return x;
 }
 
+Tensor LanguageModel::checkpointed_trunk(Context& context, std::span<const int32_t> ids,
+                                         const PassInputs& pass, Tape& tape) const {
+  Tensor x = embed(context, ids, pass.batch);
+  for (const Block& block : blocks_) {
+    tape.push(x);
+    // The same forward as without checkpointing, so that the bits agree; its tape is dropped.
+    Tape dropped;
+    x = block_forward(context, block, x, pass, &dropped);
+  }
+  return x;
+}
+
 Tensor LanguageModel::forward(Context& context, std::span<const int32_t> ids,
                               const SequenceBatch& batch) const {
   const std::vector<int64_t> positions = batch.positions();
-  const PassInputs pass{batch, positions, rope_};
+  const PassInputs pass{batch, positions, rope_, std::nullopt};
   const Tensor x = trunk(context, ids, pass, nullptr);
   for (int64_t s = 0; s < batch.n_sequence() && batch.cached(); ++s)
     batch.caches[static_cast<size_t>(s)]->advance(batch.length(s));
@@ -116,34 +155,56 @@ CrossEntropySum LanguageModel::loss(Context& context, std::span<const int32_t> i
 
 CrossEntropySum LanguageModel::loss_and_gradients(Context& context, std::span<const int32_t> ids,
                                                   std::span<const int32_t> targets,
-                                                  const SequenceBatch& batch, float scale,
-                                                  const GradientHook& on_final) const {
+                                                  const SequenceBatch& batch,
+                                                  const TrainingPass& training) const {
   require(parameters_.trains(), "model: loaded for inference, it has no gradients");
   require(!batch.cached(), "model: training uses no caches");
   const std::vector<int64_t> positions = batch.positions();
-  const PassInputs pass{batch, positions, rope_};
+  const PassInputs pass{batch, positions, rope_, training.dropout};
   Tape tape;
-  const Tensor x = trunk(context, ids, pass, &tape);
+  const bool again = training.checkpoint_activations;
+  const Tensor x =
+      again ? checkpointed_trunk(context, ids, pass, tape) : trunk(context, ids, pass, &tape);
   const Tensor hidden = normalise(context, x, *norm_);
   const Tensor dhidden = Tensor::empty(context, DType::f32, x.shape());
-  const CrossEntropyGradients gradients{scale, dhidden.matrix(), output_->gradient.matrix()};
+  const CrossEntropyGradients gradients{training.scale, dhidden.matrix(),
+                                        output_->gradient.matrix()};
   const CrossEntropySum sum =
       linear_cross_entropy(context, hidden.matrix(), output_->weight(), targets, &gradients);
   const auto finish = [&](const Parameter& p) {
-    if (on_final) on_final(p);
+    if (training.on_final) training.on_final(p);
   };
   finish(*output_);
   Tensor dx = Tensor::zeros(context, DType::f32, x.shape());
   dx = add_norm_backward(context, x, *norm_, dhidden, dx);
   finish(*norm_);
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
-    dx = block_backward(context, *block, dx, pass, tape);
+    Tape rerun;
+    if (again) block_forward(context, *block, tape.pop(), pass, &rerun);
+    dx = block_backward(context, *block, dx, pass, again ? rerun : tape);
     for (size_t i = block->first_parameter; i < block->last_parameter; ++i)
       finish(parameters_.all()[i]);
   }
   embedding_backward(context, ids, view(dx), embedding_->gradient.matrix().typed<float>());
   finish(*embedding_);
   return sum;
+}
+
+std::string LanguageModel::first_not_finite(Context& context, std::span<const int32_t> ids,
+                                            std::span<const int32_t> targets,
+                                            const SequenceBatch& batch) const {
+  const std::vector<int64_t> positions = batch.positions();
+  const PassInputs pass{batch, positions, rope_, std::nullopt};
+  Tensor x = embed(context, ids, batch);
+  if (!all_finite(x)) return "tok_embeddings";
+  for (const Block& block : blocks_) {
+    x = block_forward(context, block, x, pass, nullptr);
+    if (!all_finite(x)) return "layers." + std::to_string(block.layer);
+  }
+  const Tensor hidden = normalise(context, x, *norm_);
+  const CrossEntropySum sum =
+      linear_cross_entropy(context, hidden.matrix(), output_->weight(), targets, nullptr);
+  return std::isfinite(sum.loss) ? "" : "output";
 }
 
 }  // namespace dcformer

@@ -40,14 +40,33 @@ class LanguageModel {
   /// (summing over machines, say) can begin while the pass goes on.
   using GradientHook = std::function<void(const Parameter&)>;
 
-  /// The same, and adds the gradients of scale · Σ loss to the parameters'. `on_final` may be
-  /// empty.
+  /// How a pass of training goes.
+  struct TrainingPass {
+    /// Of the gradients: those of scale · Σ loss are added.
+    float scale = 1;
+    /// The masks of dropout; unused where the configuration has none.
+    DropoutPlace dropout = {};
+    /// Keep only the input of each block, and run its forward again before its backward: the same
+    /// bits with far less memory (Chen et al., "Training deep nets with sublinear memory cost",
+    /// 2016).
+    bool checkpoint_activations = false;
+    /// May be empty.
+    GradientHook on_final = {};
+  };
+
+  /// The loss as in training, with dropout, and adds its gradients to the parameters'.
   CrossEntropySum loss_and_gradients(Context& context, std::span<const int32_t> ids,
                                      std::span<const int32_t> targets, const SequenceBatch& batch,
-                                     float scale, const GradientHook& on_final = {}) const;
+                                     const TrainingPass& training) const;
+
+  /// The first part of the forward pass (`tok_embeddings`, `layers.N`, `output`) whose values
+  /// are not all finite; "" where all are. For messages: it runs the pass.
+  std::string first_not_finite(Context& context, std::span<const int32_t> ids,
+                               std::span<const int32_t> targets, const SequenceBatch& batch) const;
 
  private:
   struct Block {
+    int64_t layer;
     const Parameter* attention_norm;
     AttentionLayer attention;
     const Parameter* feed_forward_norm;
@@ -66,9 +85,14 @@ class LanguageModel {
   /// dy + the gradient of normalise at x for the gradient `dnormalised`.
   Tensor add_norm_backward(Context& context, const Tensor& x, const Parameter& scale,
                            const Tensor& dnormalised, const Tensor& dy) const;
+  /// dy as the gradient before dropout at a site: dy itself where nothing is dropped.
+  Tensor before_dropout(Context& context, const Tensor& dy, const DropoutMask& mask) const;
   /// The blocks, from the embedding on; the last residual.
   Tensor trunk(Context& context, std::span<const int32_t> ids, const PassInputs& pass,
                Tape* tape) const;
+  /// The same with only the blocks' inputs on the tape.
+  Tensor checkpointed_trunk(Context& context, std::span<const int32_t> ids, const PassInputs& pass,
+                            Tape& tape) const;
 
   ModelConfig config_;
   Parameters parameters_;

@@ -78,13 +78,14 @@ void backward_block(const float* w, const float* dw, const float* inverse_rms,
 
 void composition_weights(Context& context, ConstMatrix x, const CompositionParameters& p,
                          const CompositionSizes& s, GeluKind kind, MatrixView<float> weights,
-                         CompositionSaved* saved) {
+                         CompositionSaved* saved, const DropoutMask& dropout_of_u) {
   check(x, p, s, weights.rows, weights.cols);
   const int64_t n = x.rows;
   const Tensor hidden = Tensor::empty(context, DType::f32, {n, s.n_block() * s.hidden()});
   linear(context, x, {p.dw1, WeightLayout::in_out, nullptr}, hidden.matrix());
   const Tensor u = Tensor::empty(context, x.dtype, hidden.shape());
   gelu(context, hidden.matrix().typed<float>(), kind, u.matrix());
+  dropout(context, dropout_of_u, u.matrix());
   for (int64_t block = 0; block < s.n_block(); ++block)
     linear(context, u.matrix().col_range(block * s.hidden(), s.hidden()), block_of_qkw(p, s, block),
            Matrix(weights).col_range(block * s.block(), s.hidden()));
@@ -110,7 +111,8 @@ void composition_weights_backward(Context& context, ConstMatrix x, const Composi
                                   const CompositionSizes& s, GeluKind kind,
                                   MatrixView<const float> weights, const CompositionSaved& saved,
                                   MatrixView<const float> dweights, MatrixView<float> dx,
-                                  const CompositionGradients& gradients) {
+                                  const CompositionGradients& gradients,
+                                  const DropoutMask& dropout_of_u) {
   check(x, p, s, weights.rows, weights.cols);
   check(x, p, s, dweights.rows, dweights.cols);
   const int64_t n = x.rows;
@@ -132,6 +134,7 @@ void composition_weights_backward(Context& context, ConstMatrix x, const Composi
   });
   const Tensor u = Tensor::empty(context, type, saved.hidden.shape());
   gelu(context, saved.hidden.matrix().typed<float>(), kind, u.matrix());
+  dropout(context, dropout_of_u, u.matrix());
   const Tensor du = Tensor::empty(context, DType::f32, saved.hidden.shape());
   for (int64_t block = 0; block < s.n_block(); ++block) {
     const ConstMatrix dy = draw.matrix().col_range(block * s.hidden(), s.hidden());
@@ -141,6 +144,7 @@ void composition_weights_backward(Context& context, ConstMatrix x, const Composi
     linear_backward_input(context, dy, block_of_qkw(p, s, block),
                           du.matrix().col_range(block * s.hidden(), s.hidden()), false);
   }
+  dropout(context, dropout_of_u, du.matrix());
   const Tensor dhidden = Tensor::empty(context, type, saved.hidden.shape());
   gelu_backward(context, saved.hidden.matrix().typed<float>(), kind, du.matrix().typed<float>(),
                 dhidden.matrix());

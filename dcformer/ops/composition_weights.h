@@ -1,6 +1,7 @@
 #pragma once
 
 #include "dcformer/base/context.h"
+#include "dcformer/ops/dropout.h"
 #include "dcformer/ops/gelu.h"
 #include "dcformer/tensor/tensor.h"
 
@@ -47,10 +48,10 @@ struct CompositionSaved {
 /// Section 3.3 of the paper: u = GELU(x·dw1), w = u·qkw, w1 rows divided by their RMS (eps 1e-6),
 /// gates tanh(x·dd). x is [N,E] f32 or bf16; weights [N, G·4·(2R+1)·M] f32 is set (gates 0 where
 /// off). With bf16 operands u is rounded, and so are the key-side blocks, which caches hold in that
-/// type. `saved` may be null.
+/// type. `saved` may be null. `dropout_of_u` drops values of u.
 void composition_weights(Context& context, ConstMatrix x, const CompositionParameters& parameters,
                          const CompositionSizes& sizes, GeluKind kind, MatrixView<float> weights,
-                         CompositionSaved* saved);
+                         CompositionSaved* saved, const DropoutMask& dropout_of_u = {});
 
 /// Gradients of the same. dx [N,E] f32 is added to; dweights is that of `weights`.
 void composition_weights_backward(Context& context, ConstMatrix x,
@@ -58,6 +59,7 @@ void composition_weights_backward(Context& context, ConstMatrix x,
                                   const CompositionSizes& sizes, GeluKind kind,
                                   MatrixView<const float> weights, const CompositionSaved& saved,
                                   MatrixView<const float> dweights, MatrixView<float> dx,
-                                  const CompositionGradients& gradients);
+                                  const CompositionGradients& gradients,
+                                  const DropoutMask& dropout_of_u = {});
 
 }  // namespace dcformer

@@ -25,19 +25,31 @@ void check(ConstMatrix x, const Weight& weight, std::span<const int32_t> targets
             targets[n], n, weight.n_out());
 }
 
+// Whether the target's logit is the first of the largest.
+bool predicts(const float* logits, int64_t n, int64_t target) {
+  const float value = logits[target];
+  return std::none_of(logits, logits + target, [&](float x) { return x >= value; }) &&
+         std::none_of(logits + target + 1, logits + n, [&](float x) { return x > value; });
+}
+
+struct RowResult {
+  double loss = 0;
+  bool correct = false;
+};
+
 template <typename T>
 void chunk_losses(Context& context, MatrixView<const float> logits,
                   std::span<const int32_t> targets, float scale, MatrixView<T> dlogits,
-                  double* losses) {
+                  RowResult* results) {
   parallel_chunks(context, logits.rows, 4, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       T* d = dlogits.data == nullptr ? nullptr : dlogits.row(r);
-      losses[r] = 0;
-      if (targets[static_cast<size_t>(r)] < 0) {
+      const int64_t target = targets[static_cast<size_t>(r)];
+      if (target < 0) {
         if (d != nullptr) std::fill_n(d, logits.cols, static_cast<T>(0.0f));
       } else {
-        losses[r] = cross_entropy_row<T>(logits.row(r), logits.cols,
-                                         targets[static_cast<size_t>(r)], scale, d);
+        results[r] = {cross_entropy_row<T>(logits.row(r), logits.cols, target, scale, d),
+                      predicts(logits.row(r), logits.cols, target)};
       }
     }
   });
@@ -54,7 +66,7 @@ CrossEntropySum linear_cross_entropy(Context& context, ConstMatrix x, const Weig
   const Tensor logits = Tensor::empty(context, DType::f32, {step, vocabulary});
   const Tensor dlogits =
       gradients == nullptr ? Tensor() : Tensor::empty(context, x.dtype, {step, vocabulary});
-  std::vector<double> losses(targets.size());
+  std::vector<RowResult> results(targets.size());
   for (int64_t begin = 0; begin < x.rows; begin += step) {
     const int64_t rows = std::min(step, x.rows - begin);
     const ConstMatrix chunk = x.row_range(begin, rows);
@@ -66,7 +78,7 @@ CrossEntropySum linear_cross_entropy(Context& context, ConstMatrix x, const Weig
       if (gradients != nullptr) d = dlogits.matrix().row_range(0, rows).template typed<T>();
       chunk_losses<T>(context, chunk_logits.typed<float>(),
                       targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows)),
-                      gradients == nullptr ? 0.0f : gradients->scale, d, losses.data() + begin);
+                      gradients == nullptr ? 0.0f : gradients->scale, d, results.data() + begin);
     });
     if (gradients == nullptr) continue;
     const ConstMatrix d = dlogits.matrix().row_range(0, rows);
@@ -76,7 +88,8 @@ CrossEntropySum linear_cross_entropy(Context& context, ConstMatrix x, const Weig
   CrossEntropySum sum;
   for (size_t n = 0; n < targets.size(); ++n) {
     if (targets[n] < 0) continue;
-    sum.loss += losses[n];
+    sum.loss += results[n].loss;
+    sum.n_correct += results[n].correct ? 1 : 0;
     ++sum.n_target;
   }
   return sum;

@@ -7,10 +7,12 @@
 
 namespace dcformer {
 
-/// The sum of the losses in nats, and the number of predictions that were counted.
+/// The sum of the losses in nats, the number of predictions that were counted, and of those whose
+/// largest logit was the target's (of equal ones the first counts as the largest).
 struct CrossEntropySum {
   double loss = 0;
   int64_t n_target = 0;
+  int64_t n_correct = 0;
 };
 
 /// Gradients of linear_cross_entropy: of `scale` · Σ loss. dx [N,E] f32 is set; dweight, in the

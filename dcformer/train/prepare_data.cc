@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "dcformer/base/check.h"
+#include "dcformer/base/hash.h"
 #include "dcformer/data/corpus.h"
 #include "dcformer/text/byte_tokenizer.h"
 #include "dcformer/text/sentencepiece_tokenizer.h"
@@ -29,11 +30,16 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& name,
 
 }  // namespace
 
+std::string TrainingData::hash() const {
+  return xxh3_128(training.hash() + (validation ? validation->hash() : ""));
+}
+
 TrainingData prepare_data(Context& context, const DataConfig& config,
                           const std::optional<std::string>& checkpoint) {
   TrainingData data;
   if (!config.rows.empty()) {
     data.training = RowSet::read(config.rows);
+    if (!config.validation_rows.empty()) data.validation = RowSet::read(config.validation_rows);
     return data;
   }
   const TextSplit split = read_text_split(config.text);

@@ -18,6 +18,9 @@ struct TrainingData {
   /// Bytes of the validation text.
   int64_t validation_bytes = 0;
   std::shared_ptr<const Tokenizer> tokenizer;
+
+  /// Equal for the same training and validation rows alone.
+  std::string hash() const;
 };
 
 /// Reads the data of a run and prepares its tokenizer (training one where asked; a resumed run

@@ -19,12 +19,15 @@ DataConfig parse_data(const nlohmann::json& json, const std::string& where) {
   DataConfig d;
   d.text = object.texts("text");
   d.rows = object.text("rows", "");
+  d.validation_rows = object.text("validation_rows", "");
   d.tokenizer = object.text("tokenizer", d.tokenizer);
   d.sequence_length = object.integer("sequence_length", d.sequence_length, 1, 1 << 24);
   d.shuffle = object.boolean("shuffle", d.shuffle);
   d.seed = static_cast<uint64_t>(object.integer("seed", 1, 0, INT64_MAX));
   object.require_no_unknown_keys();
   require(d.text.empty() != d.rows.empty(), "{}: expected either 'text' or 'rows'", where);
+  require(d.validation_rows.empty() || !d.rows.empty(),
+          "{}.validation_rows: goes with 'rows'; 'text' keeps its own part for validation", where);
   return d;
 }
 
@@ -50,6 +53,9 @@ TrainConfig parse_train(const nlohmann::json& json, const std::string& where) {
   t.init_std = object.number("init_std", t.init_std, 0, 10);
   t.evaluate_every = object.integer("evaluate_every", t.evaluate_every, 0, kLarge);
   t.save_every = object.integer("save_every", t.save_every, 0, kLarge);
+  t.keep_last = object.integer("keep_last", t.keep_last, 1, kLarge);
+  t.activation_checkpointing =
+      object.boolean("activation_checkpointing", t.activation_checkpointing);
   object.require_no_unknown_keys();
   require(t.warmup_steps <= t.steps, "{}.warmup_steps: {} is more than the {} steps", where,
           t.warmup_steps, t.steps);
@@ -101,6 +107,38 @@ RunConfig read_run_config(const std::string& path, const std::vector<std::string
   require(json.is_object(), "{}: expected a JSON object", path);
   for (const std::string& text : overrides) put_override(json, text);
   return parse_run_config(std::move(json), path);
+}
+
+nlohmann::json to_json(const DataConfig& d) {
+  return {{"text", d.text},
+          {"rows", d.rows},
+          {"validation_rows", d.validation_rows},
+          {"tokenizer", d.tokenizer},
+          {"sequence_length", d.sequence_length},
+          {"shuffle", d.shuffle},
+          {"seed", d.seed}};
+}
+
+nlohmann::json to_json(const TrainConfig& t) {
+  return {{"steps", t.steps},
+          {"warmup_steps", t.warmup_steps},
+          {"learning_rate", t.learning_rate},
+          {"final_learning_rate_ratio", t.final_learning_rate_ratio},
+          {"batch_size", t.batch_size},
+          {"accumulation", t.accumulation},
+          {"beta1", t.beta1},
+          {"beta2", t.beta2},
+          {"eps", t.eps},
+          {"weight_decay", t.weight_decay},
+          {"decay_mask", t.decay_mask},
+          {"clip_norm", t.clip_norm},
+          {"dtype", t.dtype},
+          {"seed", t.seed},
+          {"init_std", t.init_std},
+          {"evaluate_every", t.evaluate_every},
+          {"save_every", t.save_every},
+          {"keep_last", t.keep_last},
+          {"activation_checkpointing", t.activation_checkpointing}};
 }
 
 double learning_rate_at(const TrainConfig& config, int64_t step) {

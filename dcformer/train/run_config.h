@@ -12,6 +12,8 @@ struct DataConfig {
   /// Text files (also .gz), or ready-made rows (`FILE.safetensors[:NAME]`): one of the two.
   std::vector<std::string> text;
   std::string rows;
+  /// Ready-made rows to evaluate, beside `rows`; "": none.
+  std::string validation_rows;
   /// "byte"; "bpe:N" (train one of N pieces on the training text); or a tokenizer's file or folder.
   std::string tokenizer = "byte";
   int64_t sequence_length = 256;
@@ -44,7 +46,15 @@ struct TrainConfig {
   /// Updates between validations, and between checkpoints; 0: only at the end.
   int64_t evaluate_every = 0;
   int64_t save_every = 0;
+  /// Checkpoints that are kept, the newest ones; the best by validation is kept beside them.
+  int64_t keep_last = 2;
+  /// Keep only the blocks' inputs of the forward pass, and compute the rest again.
+  bool activation_checkpointing = false;
 };
+
+/// The sections with all their keys, so that equal ones mean the same.
+nlohmann::json to_json(const DataConfig& config);
+nlohmann::json to_json(const TrainConfig& config);
 
 /// A run file. The `model` section stays JSON until the tokenizer is known: its `vocab_size` is the
 /// tokenizer's unless given.

@@ -1,72 +1,40 @@
 #pragma once
 
-#include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "dcformer/model/parameters.h"
-#include "dcformer/text/tokenizer.h"
+#include "dcformer/base/folder_lock.h"
+#include "dcformer/train/run_config.h"
 
 namespace dcformer {
 
-/// Where a run stands.
-struct RunState {
-  /// Updates done, and rows taken from the data.
-  int64_t step = 0;
-  int64_t position = 0;
-  DType dtype = DType::f32;
-};
-
-/// The moments of the optimizer, flat in registry order like the parameters' arena.
-struct Moments {
-  Tensor first;
-  Tensor second;
-};
-
 /// The folder of a run:
-///   run.json                the run file with its overrides
-///   metrics.jsonl           a line a step
-///   checkpoints/step-N/     a model folder, with optimizer.safetensors and state.json
-///   latest                  the name of the newest whole checkpoint, written last
+///   run.json            the run file with its overrides
+///   metrics.jsonl, evaluations.jsonl   a line a step, and an evaluation (MetricsLog)
+///   events.out.tfevents.*   the same for TensorBoard (EventFile)
+///   report.svg          its curves (write_report)
+///   checkpoints/, checkpoints.json, latest   (CheckpointStore)
+///   lock                held by the process that trains (FolderLock)
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
-  std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
 
-  /// Makes the folder of a new run. Throws Error when it holds anything already.
-  void create(const nlohmann::json& run) const;
-  /// Throws Error unless the folder holds a run of the same run file, naming what differs.
-  void require_same_run(const nlohmann::json& run) const;
-
-  /// Drops the lines of metrics.jsonl after `step`: those of updates that a resumed run does again.
-  void trim_metrics(int64_t step) const;
-
-  /// The folder of the newest checkpoint; none: the run has not saved yet.
-  std::optional<std::string> latest() const;
-
-  /// Saves a checkpoint: written beside, renamed, then the pointer; older ones but the last are
-  /// removed.
-  void save(const RunState& state, const ModelConfig& config, const Parameters& parameters,
-            const Moments& moments, const Tokenizer* tokenizer) const;
-  /// Reads a checkpoint back into what exists.
-  RunState load(Context& context, const std::string& checkpoint, Parameters& parameters,
-                const Moments& moments) const;
+  /// Throws Error unless a new run can begin there: the folder is absent, empty, or holds what a
+  /// start that did not get as far as run.json has left.
+  void require_new() const;
+  /// Makes the folder of a new run and locks it.
+  void create(const RunConfig& run);
+  /// Locks the folder of a run that exists, and returns its run file. Throws Error where there is
+  /// none.
+  RunConfig open();
+  /// Replaces the run file.
+  void write_run_file(const RunConfig& run) const;
 
  private:
-  void prune(const std::string& newest) const;
-
   std::string path_;
+  std::optional<FolderLock> lock_;
 };
-
-/// The model folder that a path means: itself, or the newest checkpoint of a run folder (which
-/// names it in its file `latest`). Throws Error saying what was looked for.
-std::string model_folder(const std::string& path);
-
-/// Where the run stood at a checkpoint (its state.json).
-RunState read_run_state(const std::string& checkpoint);
 
 }  // namespace dcformer

@@ -4,29 +4,16 @@
 
 #include <chrono>
 #include <cmath>
-#include <fstream>
-#include <numbers>
 
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/ops/adamw.h"
 #include "dcformer/ops/choose_dtype.h"
+#include "dcformer/train/not_finite.h"
+#include "dcformer/train/row_batch.h"
+#include "dcformer/train/run_differences.h"
 
 namespace dcformer {
 namespace {
-
-/// Rows as one flat batch: the ids of all but the last of each row, and their successors as
-/// targets.
-struct RowBatch {
-  std::vector<int32_t> ids;
-  std::vector<int32_t> targets;
-  SequenceBatch sequences;
-
-  void add(std::span<const int32_t> row) {
-    ids.insert(ids.end(), row.begin(), row.end() - 1);
-    targets.insert(targets.end(), row.begin() + 1, row.end());
-    sequences.append(static_cast<int64_t>(row.size()) - 1);
-  }
-};
 
 ModelConfig model_config(const RunConfig& config, const TrainingData& data) {
   nlohmann::json json = config.model;
@@ -36,34 +23,76 @@ ModelConfig model_config(const RunConfig& config, const TrainingData& data) {
   require(!data.tokenizer || data.tokenizer->vocab_size() <= model.vocab_size,
           "model.vocab_size: {} is less than the tokenizer's {}", model.vocab_size,
           data.tokenizer ? data.tokenizer->vocab_size() : 0);
-  require(data.training.longest() <= model.block_size,
-          "model.block_size: {} is less than the rows' {} tokens", model.block_size,
-          data.training.longest());
-  data.training.check_vocabulary(model.vocab_size, "training data");
+  const auto check = [&](const RowSet& rows, const char* where) {
+    require(rows.longest() <= model.block_size,
+            "model.block_size: {} is less than the {} tokens of a row of the {}", model.block_size,
+            rows.longest(), where);
+    rows.check_vocabulary(model.vocab_size, where);
+  };
+  check(data.training, "training data");
+  if (data.validation) check(*data.validation, "validation data");
   return model;
 }
+
+bool is_due(int64_t every, int64_t step) { return every > 0 && step > 0 && step % every == 0; }
 
 }  // namespace
 
 Trainer::Trainer(Context& context, RunConfig config, const std::string& folder,
                  const TrainerOptions& options)
-    : context_(context), config_(std::move(config)), folder_(folder), options_(options) {
+    : context_(context),
+      config_(std::move(config)),
+      folder_(folder),
+      options_(options),
+      checkpoints_(folder, config_.train.keep_last),
+      log_(folder) {
   std::optional<std::string> checkpoint;
-  if (options_.resume) {
-    folder_.require_same_run(config_.json);
-    checkpoint = folder_.latest();
-  }
+  if (options_.resume)
+    checkpoint = open_run();
+  else
+    folder_.require_new();
   data_ = prepare_data(context_, config_.data, checkpoint);
-  const ModelConfig model = model_config(config_, data_);
   order_ = RowOrder(data_.training.n_row(), config_.data.shuffle, config_.data.seed);
-  state_.dtype = checkpoint ? read_run_state(*checkpoint).dtype
-                            : choose_compute_dtype(context_, config_.train.dtype);
+  prepare_model(checkpoint);
+  if (options_.resume)
+    folder_.write_run_file(config_);
+  else
+    folder_.create(config_);
+  log_.open(state_.step, state_.evaluated_step);
+}
+
+// The run in the folder, with what has changed in its run file said or refused; the checkpoint to
+// go on from.
+std::optional<std::string> Trainer::open_run() {
+  const RunConfig before = folder_.open();
+  for (const RunDifference& d : run_differences(before, config_)) {
+    require(d.allowed,
+            "{}: {}, which a run cannot change; begin a new one (--init takes these weights)",
+            folder_.path(), d.text());
+    spdlog::info("changed: {}", d.text());
+  }
+  checkpoints_.open();
+  return checkpoints_.choose(options_.resume_from);
+}
+
+void Trainer::prepare_model(const std::optional<std::string>& checkpoint) {
+  const ModelConfig model = model_config(config_, data_);
+  const std::string data_hash = data_.hash();
+  if (checkpoint) {
+    state_ = verify_checkpoint(*checkpoint);
+    require(state_.data_hash == data_hash,
+            "{}: the data are not those that the run began with (their hash differs)",
+            folder_.path());
+  } else {
+    state_.dtype = choose_compute_dtype(context_, config_.train.dtype);
+    state_.data_hash = data_hash;
+  }
   Parameters parameters = Parameters::for_training(
       context_, parameter_specs(model, config_.train.init_std), state_.dtype);
   moments_.first = Tensor::zeros(context_, DType::f32, parameters.values().shape());
   moments_.second = Tensor::zeros(context_, DType::f32, parameters.values().shape());
   if (checkpoint) {
-    state_ = folder_.load(context_, *checkpoint, parameters, moments_);
+    CheckpointStore::load(context_, *checkpoint, parameters, moments_);
     saved_step_ = state_.step;
     spdlog::info("resuming after step {}", state_.step);
   } else if (!options_.init.empty()) {
@@ -71,33 +100,43 @@ Trainer::Trainer(Context& context, RunConfig config, const std::string& folder,
   } else {
     parameters.initialise(context_, config_.train.seed);
   }
+  if (options_.resume && !checkpoint)
+    spdlog::info("the run has no checkpoint yet: starting from its beginning");
   model_ = std::make_unique<LanguageModel>(model, std::move(parameters));
-  if (options_.resume) {
-    folder_.trim_metrics(state_.step);
-  } else {
-    folder_.create(config_.json);
+}
+
+Trainer::UpdateRows Trainer::next_rows() {
+  UpdateRows update;
+  for (int64_t i = 0; i < config_.train.batch_size * config_.train.accumulation; ++i) {
+    update.numbers.push_back(order_.at(state_.position + i));
+    update.rows.push_back(data_.training.row(update.numbers.back()));
+    update.n_target += static_cast<int64_t>(update.rows.back().size()) - 1;
   }
+  return update;
 }
 
-int64_t Trainer::count_targets(int64_t first_position, int64_t n_row) {
-  int64_t n = 0;
-  for (int64_t i = 0; i < n_row; ++i)
-    n += static_cast<int64_t>(data_.training.row(order_.at(first_position + i)).size()) - 1;
-  return n;
-}
-
-double Trainer::accumulate(int64_t first_position, float scale) {
-  RowBatch batch;
-  for (int64_t i = 0; i < config_.train.batch_size; ++i)
-    batch.add(data_.training.row(order_.at(first_position + i)));
-  return model_->loss_and_gradients(context_, batch.ids, batch.targets, batch.sequences, scale)
-      .loss;
+double Trainer::accumulate(const UpdateRows& update) {
+  model_->parameters().zero_gradients(context_);
+  LanguageModel::TrainingPass pass;
+  pass.scale = 1.0f / static_cast<float>(update.n_target);
+  pass.dropout = {config_.train.seed, state_.step, 0};
+  pass.checkpoint_activations = config_.train.activation_checkpointing;
+  const auto batch_size = static_cast<size_t>(config_.train.batch_size);
+  double loss = 0;
+  for (size_t first = 0; first < update.rows.size(); first += batch_size) {
+    RowBatch batch;
+    for (size_t i = first; i < first + batch_size; ++i) batch.add(update.rows[i]);
+    loss +=
+        model_->loss_and_gradients(context_, batch.ids, batch.targets, batch.sequences, pass).loss;
+    pass.dropout.first_token += batch.sequences.n_token();
+  }
+  return loss / static_cast<double>(update.n_target);
 }
 
 void Trainer::apply(double learning_rate, double gradient_scale) {
   const TrainConfig& t = config_.train;
-  AdamWStep step{learning_rate,  t.beta1,         t.beta2,       t.eps,
-                 t.weight_decay, state_.step + 1, gradient_scale};
+  const int64_t number = state_.step + 1 - state_.n_skipped;
+  AdamWStep step{learning_rate, t.beta1, t.beta2, t.eps, t.weight_decay, number, gradient_scale};
   Parameters& parameters = model_->parameters();
   const auto range = [&](const Tensor& arena, size_t begin, size_t n) {
     return arena.span<float>().subspan(begin, n);
@@ -114,84 +153,94 @@ void Trainer::apply(double learning_rate, double gradient_scale) {
   parameters.refresh(context_);
 }
 
+void Trainer::skip(const StepMetrics& metrics, const UpdateRows& rows) {
+  const std::string what = fmt::format(
+      "step {}: the loss is {} and the gradient's norm {}; {}", metrics.step, metrics.loss,
+      metrics.gradient_norm, locate_not_finite(context_, *model_, rows.numbers, rows.rows));
+  require(options_.on_nan == OnNan::skip,
+          "{}; training stops, the last checkpoint stays (--on-nan skip leaves such updates out)",
+          what);
+  require(
+      state_.n_skipped_in_a_row < kMostSkippedInARow,
+      "{}; {} updates in a row were skipped before it, training stops, the last checkpoint stays",
+      what, state_.n_skipped_in_a_row);
+  spdlog::warn("{}; skipped", what);
+  ++state_.n_skipped;
+  ++state_.n_skipped_in_a_row;
+}
+
 StepMetrics Trainer::update() {
   const auto begin = std::chrono::steady_clock::now();
   const TrainConfig& t = config_.train;
-  StepMetrics metrics;
-  metrics.step = state_.step + 1;
-  metrics.learning_rate = learning_rate_at(t, state_.step);
-  const int64_t n_row = t.batch_size * t.accumulation;
-  const int64_t n_target = count_targets(state_.position, n_row);
-  model_->parameters().zero_gradients(context_);
-  double loss = 0;
-  for (int64_t pass = 0; pass < t.accumulation; ++pass)
-    loss += accumulate(state_.position + pass * t.batch_size, 1.0f / static_cast<float>(n_target));
-  metrics.loss = loss / static_cast<double>(n_target);
-  metrics.gradient_norm =
-      std::sqrt(sum_of_squares(context_, model_->parameters().gradients().span<float>()));
-  require(std::isfinite(metrics.loss) && std::isfinite(metrics.gradient_norm),
-          "step {}: the loss is {} and the gradient's norm {}; training stops, the last checkpoint "
-          "stays",
-          metrics.step, metrics.loss, metrics.gradient_norm);
-  const bool clipped = t.clip_norm > 0 && metrics.gradient_norm >= t.clip_norm;
-  apply(metrics.learning_rate, clipped ? t.clip_norm / metrics.gradient_norm : 1.0);
-  state_.step += 1;
-  state_.position += n_row;
-  metrics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  metrics.tokens_per_second = static_cast<double>(n_target) / metrics.seconds;
-  return metrics;
-}
-
-std::optional<Validation> Trainer::validate() {
-  if (!data_.validation) return std::nullopt;
-  const RowSet& rows = *data_.validation;
-  CrossEntropySum total;
-  for (int64_t r = 0; r < rows.n_row(); r += config_.train.batch_size) {
-    RowBatch batch;
-    for (int64_t i = r; i < std::min(rows.n_row(), r + config_.train.batch_size); ++i)
-      batch.add(rows.row(i));
-    const CrossEntropySum sum = model_->loss(context_, batch.ids, batch.targets, batch.sequences);
-    total.loss += sum.loss;
-    total.n_target += sum.n_target;
+  const UpdateRows rows = next_rows();
+  Parameters& parameters = model_->parameters();
+  StepMetrics m;
+  m.step = state_.step + 1;
+  m.learning_rate = learning_rate_at(t, state_.step);
+  m.loss = accumulate(rows);
+  m.gradient_norm = std::sqrt(sum_of_squares(context_, parameters.gradients().span<float>()));
+  m.skipped = !std::isfinite(m.loss) || !std::isfinite(m.gradient_norm);
+  if (m.skipped) {
+    skip(m, rows);
+  } else {
+    const bool clips = t.clip_norm > 0 && m.gradient_norm >= t.clip_norm;
+    m.clipped_gradient_norm = clips ? t.clip_norm : m.gradient_norm;
+    apply(m.learning_rate, clips ? t.clip_norm / m.gradient_norm : 1.0);
+    state_.n_skipped_in_a_row = 0;
   }
-  Validation validation;
-  validation.n_token = total.n_target;
-  validation.nats_per_token = total.loss / static_cast<double>(total.n_target);
-  validation.bits_per_byte =
-      total.loss / (std::numbers::ln2 * static_cast<double>(data_.validation_bytes));
-  return validation;
+  m.parameter_norm = std::sqrt(sum_of_squares(context_, parameters.values().span<float>()));
+  state_.step += 1;
+  state_.position += static_cast<int64_t>(rows.rows.size());
+  m.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  m.tokens_per_second = static_cast<double>(rows.n_target) / m.seconds;
+  return m;
 }
 
+std::optional<Evaluation> Trainer::evaluation() {
+  if (!data_.validation) return std::nullopt;
+  if (!last_evaluation_ || state_.evaluated_step != state_.step)
+    return evaluate(context_, *model_, *data_.validation, config_.train.batch_size,
+                    data_.validation_bytes);
+  return last_evaluation_;
+}
+
+bool Trainer::evaluation_is_due() const {
+  const bool now = is_due(config_.train.evaluate_every, state_.step) || finished();
+  return data_.validation && now && state_.evaluated_step != state_.step;
+}
+
+void Trainer::evaluate_and_log(const TrainerHooks& hooks) {
+  const auto result = evaluate(context_, *model_, *data_.validation, config_.train.batch_size,
+                               data_.validation_bytes, hooks.interrupted);
+  if (!result) return;
+  last_evaluation_ = result;
+  state_.evaluated_step = state_.step;
+  log_.write(state_.step, *result);
+  if (saved_step_ == state_.step) checkpoints_.note_loss(state_.step, result->loss);
+  if (hooks.on_evaluation) hooks.on_evaluation(state_.step, *result);
+}
+
+// The log first: a checkpoint's steps all have their lines.
 void Trainer::save() {
   if (saved_step_ == state_.step) return;
-  folder_.save(state_, model_->config(), model_->parameters(), moments_, data_.tokenizer.get());
+  log_.sync();
+  const bool evaluated = last_evaluation_ && state_.evaluated_step == state_.step;
+  checkpoints_.save(state_, model_->config(), model_->parameters(), moments_, data_.tokenizer.get(),
+                    evaluated ? std::optional(last_evaluation_->loss) : std::nullopt);
   saved_step_ = state_.step;
 }
 
-void Trainer::run(const std::function<void(const StepMetrics&)>& on_step,
-                  const std::function<void(int64_t, const Validation&)>& on_validation,
-                  const std::function<bool()>& interrupted) {
+void Trainer::run(const TrainerHooks& hooks) {
   const TrainConfig& t = config_.train;
   const int64_t end = options_.stop_after > 0 ? std::min(t.steps, options_.stop_after) : t.steps;
-  const auto due = [&](int64_t every) { return every > 0 && state_.step % every == 0; };
-  bool stopped = false;
-  std::ofstream log(folder_.metrics_path(), std::ios::app);
-  require(log.good(), "{}: cannot write", folder_.metrics_path());
-  while (state_.step < end && !stopped) {
+  const auto interrupted = [&] { return hooks.interrupted && hooks.interrupted(); };
+  while (true) {
+    if (evaluation_is_due() && !interrupted()) evaluate_and_log(hooks);
+    if (is_due(t.save_every, state_.step)) save();
+    if (state_.step >= end || interrupted()) break;
     const StepMetrics m = update();
-    const nlohmann::ordered_json line = {{"step", m.step},
-                                         {"loss", m.loss},
-                                         {"gradient_norm", m.gradient_norm},
-                                         {"learning_rate", m.learning_rate},
-                                         {"seconds", m.seconds},
-                                         {"tokens_per_second", m.tokens_per_second}};
-    log << line.dump() << std::endl;
-    require(log.good(), "{}: cannot write", folder_.metrics_path());
-    on_step(m);
-    stopped = interrupted();
-    if (due(t.save_every)) save();
-    if (due(t.evaluate_every) && state_.step < end && !stopped)
-      if (const auto validation = validate()) on_validation(state_.step, *validation);
+    log_.write(m);
+    if (hooks.on_step) hooks.on_step(m);
   }
   save();
 }

@@ -8,61 +8,60 @@
 #include "dcformer/data/rows.h"
 #include "dcformer/model/language_model.h"
 #include "dcformer/text/tokenizer.h"
+#include "dcformer/train/checkpoint_store.h"
+#include "dcformer/train/evaluation.h"
+#include "dcformer/train/metrics_log.h"
 #include "dcformer/train/prepare_data.h"
 #include "dcformer/train/run_config.h"
 #include "dcformer/train/run_folder.h"
 
 namespace dcformer {
 
-/// One update's figures, a line of metrics.jsonl.
-struct StepMetrics {
-  /// The update's number, from 1.
-  int64_t step = 0;
-  /// Nats a token.
-  double loss = 0;
-  /// Before clipping.
-  double gradient_norm = 0;
-  /// The rate of this update.
-  double learning_rate = 0;
-  double seconds = 0;
-  double tokens_per_second = 0;
-};
+/// What to do with an update whose loss or gradient is not finite.
+enum class OnNan : uint8_t { stop, skip };
 
-/// The loss over the whole validation set.
-struct Validation {
-  double nats_per_token = 0;
-  int64_t n_token = 0;
-  /// Set where the rows come from text whose bytes are known.
-  std::optional<double> bits_per_byte;
-};
+/// With OnNan::skip: the most updates in a row that are skipped.
+constexpr int64_t kMostSkippedInARow = 10;
 
 struct TrainerOptions {
   /// Continue the run in the folder.
   bool resume = false;
   /// A model folder whose weights the run starts from.
-  std::string init;
+  std::string init = {};
   /// Stop once this many updates are done in all; 0: at the schedule's end.
   int64_t stop_after = 0;
+  /// With `resume`: the checkpoint to go on from; "": the newest.
+  std::string resume_from = {};
+  OnNan on_nan = OnNan::stop;
+};
+
+/// What a caller is told, and asked, while a run goes on. All may be empty.
+struct TrainerHooks {
+  std::function<void(const StepMetrics&)> on_step = {};
+  std::function<void(int64_t step, const Evaluation&)> on_evaluation = {};
+  /// True: stop as soon as the running step is done.
+  std::function<bool()> interrupted = {};
 };
 
 /// A run: model, data, optimizer, and the folder that it is kept in.
 class Trainer {
  public:
   /// Prepares everything: a new run in an empty folder, or the continuation of one. Throws Error
-  /// for whatever is wrong with the run file, the data or the folder.
+  /// for whatever is wrong with the run file, the data or the folder; also when another process
+  /// works in the folder, or the run file differs from the run's in what cannot change.
   Trainer(Context& context, RunConfig config, const std::string& folder,
           const TrainerOptions& options);
 
-  /// Trains until the end, until `stop_after`, or until `interrupted()` is true after a step; then
-  /// saves. `on_step` and `on_validation` are told of each.
-  void run(const std::function<void(const StepMetrics&)>& on_step,
-           const std::function<void(int64_t step, const Validation&)>& on_validation,
-           const std::function<bool()>& interrupted);
+  /// Trains until the end, until `stop_after`, or until it is interrupted; then saves. Throws Error
+  /// when a file cannot be written, and for values that are not finite; the last checkpoint is then
+  /// whole.
+  void run(const TrainerHooks& hooks);
 
-  /// Evaluates the validation set; none where the run has none.
-  std::optional<Validation> validate();
+  /// The validation set's figures after the steps so far; none where the run has no such set.
+  std::optional<Evaluation> evaluation();
 
   int64_t step() const { return state_.step; }
+  int64_t n_skipped() const { return state_.n_skipped; }
   bool finished() const { return state_.step >= config_.train.steps; }
   const RunConfig& config() const { return config_; }
   const LanguageModel& model() const { return *model_; }
@@ -70,23 +69,37 @@ class Trainer {
   DType dtype() const { return state_.dtype; }
 
  private:
+  std::optional<std::string> open_run();
+  void prepare_model(const std::optional<std::string>& checkpoint);
   StepMetrics update();
-  /// Adds the gradients of one pass; returns Σ loss.
-  double accumulate(int64_t first_position, float scale);
-  int64_t count_targets(int64_t first_position, int64_t n_row);
+  /// The rows of the next update, and their numbers in the data.
+  struct UpdateRows {
+    std::vector<int64_t> numbers;
+    std::vector<std::span<const int32_t>> rows;
+    int64_t n_target = 0;
+  };
+  UpdateRows next_rows();
+  /// Adds up the gradients of an update's mean loss; returns that loss.
+  double accumulate(const UpdateRows& rows);
   void apply(double learning_rate, double gradient_scale);
+  void skip(const StepMetrics& metrics, const UpdateRows& rows);
+  bool evaluation_is_due() const;
+  void evaluate_and_log(const TrainerHooks& hooks);
   void save();
 
   Context& context_;
   RunConfig config_;
   RunFolder folder_;
   TrainerOptions options_;
+  CheckpointStore checkpoints_;
+  MetricsLog log_;
   TrainingData data_;
   RowOrder order_{1, false, 0};
   std::unique_ptr<LanguageModel> model_;
   Moments moments_;
   RunState state_;
   int64_t saved_step_ = -1;
+  std::optional<Evaluation> last_evaluation_;
 };
 
 }  // namespace dcformer

@@ -97,14 +97,17 @@ TEST_F(BadInput, Keys) {
   expect_fault(with("model", "rotary_pct", 0.4), "rotary width 3");
   expect_fault(with("model", "windows", {0}),
                "windows: expected a list of window lengths of at least 1");
-  expect_fault(with("model", "window_size", 0), "window_size: expected a whole number from 1");
   expect_fault(with("model", "vocab_size", 100),
                "vocab_size: 100 is less than the tokenizer's 257");
   expect_fault(with("data", "sequence_length", 33),
-               "block_size: 32 is less than the rows' 33 tokens");
+               "block_size: 32 is less than the 33 tokens of a row");
   expect_fault(with("data", "rows", "x.safetensors"), "expected either 'text' or 'rows'");
   expect_fault(with("data", "tokenizer", "bpe:many"), "expected byte, bpe:N or a tokenizer's path");
   auto run = good_run();
+  run["model"].erase("windows");
+  run["model"]["window_size"] = 0;
+  expect_fault(train(run), "window_size: expected a whole number from 1");
+  run = good_run();
   run["extra"] = 1;
   expect_fault(train(run), "unknown key 'extra'");
   expect_fault(
@@ -123,7 +126,7 @@ TEST_F(BadInput, Rows) {
   run["data"]["rows"] = test::golden_path("training/plain/expected.safetensors") + ":batches";
   expect_fault(train(run), "is outside the vocabulary of 40");
   run["model"]["block_size"] = 20;
-  expect_fault(train(run), "block_size: 20 is less than the rows' 23 tokens");
+  expect_fault(train(run), "block_size: 20 is less than the 23 tokens of a row");
   run["data"]["rows"] = test::golden_path("training/plain/expected.safetensors") + ":absent";
   expect_fault(train(run), "no tensor 'absent'");
   run["data"]["rows"] = write("broken.safetensors", "01234567890123456789");
@@ -137,7 +140,7 @@ TEST_F(BadInput, RunFolders) {
   run["train"]["batch_size"] = 3;
   expect_fault(
       test::run_tool({"train", write("run.json", run.dump()), "--output", path("run"), "--resume"}),
-      "the run file has changed: train.batch_size was 2 and is 3");
+      "train.batch_size was 2 and is 3, which a run cannot change");
   std::filesystem::create_directory(path("other"));
   write("other/letter.txt", "dear");
   expect_fault(train(good_run(), "other"), "is not empty");

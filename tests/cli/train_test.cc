@@ -41,10 +41,10 @@ TEST_F(TrainCommand, WritesMetricsCheckpointsAndTheValidation) {
   const auto lines = metrics("run");
   ASSERT_EQ(lines.size(), 6u);
   for (size_t i = 0; i < lines.size(); ++i) {
-    EXPECT_EQ(lines[i].size(), 6u);
+    EXPECT_EQ(lines[i].size(), 7u);
     EXPECT_EQ(lines[i].at("step"), i + 1);
-    for (const char* key :
-         {"loss", "gradient_norm", "learning_rate", "seconds", "tokens_per_second"})
+    for (const char* key : {"loss", "gradient_norm", "parameter_norm", "learning_rate", "seconds",
+                            "tokens_per_second"})
       EXPECT_GT(lines[i].at(key).get<double>(), 0) << key;
   }
   // Warm-up over two updates, then down from the full rate.

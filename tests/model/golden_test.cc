@@ -87,7 +87,8 @@ TEST_P(GoldenTraining, LossAndGradients) {
       batch.append(rows.length - 1);
     }
     const float scale = 1.0f / static_cast<float>(targets.size());
-    const CrossEntropySum sum = model.loss_and_gradients(context, ids, targets, batch, scale);
+    const CrossEntropySum sum =
+        model.loss_and_gradients(context, ids, targets, batch, {.scale = scale});
     ASSERT_EQ(sum.n_target, 46);
     const double loss = expected.at("losses")[0];
     EXPECT_NEAR(sum.loss * scale, loss, 1e-5 * loss);
@@ -116,11 +117,12 @@ TEST_P(GoldenTraining, GradientsAreFinalWhenTheHookSaysSo) {
   SequenceBatch batch;
   batch.append(6);
   std::map<std::string, std::vector<float>> told;
-  model.loss_and_gradients(context, ids, ids, batch, 1.0f, [&](const Parameter& p) {
+  const auto on_final = [&](const Parameter& p) {
     const auto values = p.gradient.span<float>();
     EXPECT_TRUE(told.emplace(p.spec.name, std::vector<float>(values.begin(), values.end())).second)
         << p.spec.name;
-  });
+  };
+  model.loss_and_gradients(context, ids, ids, batch, {.on_final = on_final});
   EXPECT_EQ(told.size(), model.parameters().all().size());
   for (const Parameter& p : model.parameters().all())
     EXPECT_TRUE(

@@ -26,9 +26,15 @@ using test::TemporaryFolder;
 /// Runs a trainer to its end (or `stop_after`); the metrics of its steps.
 std::vector<StepMetrics> run(Trainer& trainer) {
   std::vector<StepMetrics> metrics;
-  trainer.run([&](const StepMetrics& m) { metrics.push_back(m); },
-              [](int64_t, const Validation&) {}, [] { return false; });
+  trainer.run({[&](const StepMetrics& m) { metrics.push_back(m); }, {}, {}});
   return metrics;
+}
+
+/// A trainer made, run, and gone.
+std::vector<StepMetrics> run_once(Context& context, const RunConfig& config,
+                                  const std::string& folder, const TrainerOptions& options) {
+  Trainer trainer(context, config, folder, options);
+  return run(trainer);
 }
 
 RunConfig golden_run(const std::string& folder) {
@@ -182,10 +188,8 @@ TEST(Trainer, StopAndResumeGiveTheSameBytesAsOneRun) {
     const std::string parts = folder.path() + "/parts-" + dtype;
     Trainer in_one(context, config, whole, {});
     const auto expected = run(in_one);
-    Trainer first(context, config, parts, {false, "", 5});
-    EXPECT_EQ(run(first).size(), 5u);
-    Trainer second(context, config, parts, {true, "", 0});
-    const auto rest = run(second);
+    EXPECT_EQ(run_once(context, config, parts, {false, "", 5}).size(), 5u);
+    const auto rest = run_once(context, config, parts, {true, "", 0});
     ASSERT_EQ(rest.size(), 7u);
     EXPECT_EQ(rest.back().loss, expected.back().loss);
     EXPECT_EQ(weights_of(parts), weights_of(whole));
@@ -202,8 +206,7 @@ TEST(Trainer, ResumeDropsTheLinesOfStepsThatItDoesAgain) {
   Context context(1);
   const RunConfig config = small_run(text, "f32", 1);
   const std::string path = folder.path() + "/run";
-  Trainer first(context, config, path, {false, "", 3});
-  run(first);
+  run_once(context, config, path, {false, "", 3});
   std::ofstream(path + "/metrics.jsonl", std::ios::app) << R"({"step":4,"loss":1})"
                                                         << "\n"
                                                         << R"({"step":5,"lo)";
@@ -241,12 +244,12 @@ TEST(Trainer, LearnsAndValidates) {
   const auto metrics = run(trainer);
   EXPECT_GT(metrics.front().loss, 5.0);  // ln 257 = 5.55 for a model that knows nothing
   EXPECT_LT(metrics.back().loss, 2.0);
-  const auto validation = trainer.validate();
-  ASSERT_TRUE(validation.has_value());
+  const auto evaluation = trainer.evaluation();
+  ASSERT_TRUE(evaluation.has_value());
   // One token a byte, the last one the document's end: bits per byte by hand.
   const auto& data = trainer.data();
-  EXPECT_EQ(validation->n_token, data.validation_bytes);
-  EXPECT_NEAR(*validation->bits_per_byte, validation->nats_per_token / std::log(2.0), 1e-9);
+  EXPECT_EQ(evaluation->n_prediction, data.validation_bytes);
+  EXPECT_NEAR(*evaluation->bits_per_byte, evaluation->loss / std::log(2.0), 1e-9);
 }
 
 // Random models magnify rounding; a trained one shows how it is in use.

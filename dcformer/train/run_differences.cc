@@ -1,0 +1,54 @@
+#include "dcformer/train/run_differences.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dcformer/model/config.h"
+
+namespace dcformer {
+namespace {
+
+constexpr std::array<const char*, 11> kAllowed = {
+    "train.steps",      "train.warmup_steps",  "train.evaluate_every",
+    "train.save_every", "train.keep_last",     "train.activation_checkpointing",
+    "train.batch_size", "train.accumulation",  "data.text",
+    "data.rows",        "data.validation_rows"};
+
+nlohmann::json model_section(const RunConfig& config) {
+  nlohmann::json given = config.model;
+  const bool has_vocabulary = given.contains("vocab_size") && !given.at("vocab_size").is_null();
+  if (!has_vocabulary) given["vocab_size"] = 1;
+  nlohmann::json json = to_json(parse_model_config(given, "model", UnknownKeys::error));
+  // Else it is the tokenizer's.
+  if (!has_vocabulary) json["vocab_size"] = nullptr;
+  return json;
+}
+
+bool same_update_size(const TrainConfig& a, const TrainConfig& b) {
+  return a.batch_size * a.accumulation == b.batch_size * b.accumulation;
+}
+
+}  // namespace
+
+std::vector<RunDifference> run_differences(const RunConfig& before, const RunConfig& after) {
+  const auto sections = [](const RunConfig& c) {
+    return nlohmann::json{
+        {"model", model_section(c)}, {"data", to_json(c.data)}, {"train", to_json(c.train)}};
+  };
+  const nlohmann::json left = sections(before);
+  const nlohmann::json right = sections(after);
+  std::vector<RunDifference> differences;
+  for (const char* section : {"model", "data", "train"})
+    for (const auto& [key, value] : left.at(section).items()) {
+      const nlohmann::json& other = right.at(section).at(key);
+      if (value == other) continue;
+      RunDifference d{std::string(section) + "." + key, value.dump(), other.dump(), false};
+      d.allowed = std::find(kAllowed.begin(), kAllowed.end(), d.key) != kAllowed.end();
+      if (d.key == "train.batch_size" || d.key == "train.accumulation")
+        d.allowed = same_update_size(before.train, after.train);
+      differences.push_back(std::move(d));
+    }
+  return differences;
+}
+
+}  // namespace dcformer
