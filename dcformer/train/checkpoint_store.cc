@@ -200,7 +200,6 @@ void CheckpointStore::prune(int64_t step) {
   }
   std::vector<Entry> kept;
   for (const Entry& e : entries_) {
-    // Those of later steps belong to a future that a resumed run has left behind.
     const bool newest = e.step <= step && n_older <= keep_last_;
     n_older -= e.step <= step ? 1 : 0;
     if (newest || &e == best)

@@ -38,6 +38,10 @@ class CheckpointStore {
   void save(const RunState& state, const ModelConfig& config, const Parameters& parameters,
             const Moments& moments, const Tokenizer* tokenizer, std::optional<double> loss);
 
+  /// Removes the checkpoints that are no longer kept once `step` is the newest: older ones, and those of
+  /// later steps, which belong to a future that a resumed run has left behind.
+  void prune(int64_t step);
+
   /// Notes the validation loss of a step whose checkpoint, if there is one, was saved before.
   void note_loss(int64_t step, double loss);
 
@@ -55,7 +59,6 @@ class CheckpointStore {
   std::string folder(const std::string& name) const { return path_ + "/checkpoints/" + name; }
   void write_list() const;
   void remove(const std::string& name) const;
-  void prune(int64_t step);
   std::string offer(const std::string& broken) const;
 
   std::string path_;

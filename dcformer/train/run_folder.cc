@@ -23,6 +23,13 @@ bool is_trace_of_a_start(const fs::directory_entry& entry) {
   return known && (!entry.is_directory() || fs::is_empty(entry.path()));
 }
 
+// Files that were being replaced when the process ended.
+void remove_partial_files(const std::string& run) {
+  for (const char* name : {"run.json", "metrics.jsonl", "evaluations.jsonl", "report.svg",
+                           "checkpoints.json", "latest"})
+    fs::remove(run + "/" + name + ".partial");
+}
+
 }  // namespace
 
 void RunFolder::require_new() const {
@@ -48,6 +55,7 @@ RunConfig RunFolder::open() {
   const std::string file = path_ + kRunFile;
   require(fs::exists(file), "{}: holds no run to resume (no run.json)", path_);
   lock_.emplace(path_);
+  remove_partial_files(path_);
   fs::create_directories(path_ + "/checkpoints");
   return read_run_config(file, {});
 }

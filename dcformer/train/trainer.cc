@@ -94,6 +94,8 @@ void Trainer::prepare_model(const std::optional<std::string>& checkpoint) {
   if (checkpoint) {
     CheckpointStore::load(context_, *checkpoint, parameters, moments_);
     saved_step_ = state_.step;
+    // Ended within the last save's removals. Somebody who goes back keeps all until the next save.
+    if (options_.resume_from.empty()) checkpoints_.prune(state_.step);
     spdlog::info("resuming after step {}", state_.step);
   } else if (!options_.init.empty()) {
     load_weights(context_, options_.init, parameters);

@@ -62,12 +62,16 @@ class SmallRun : public ::testing::Test {
     return result;
   }
 
-  /// The lines of a run's metrics.
-  std::vector<nlohmann::json> metrics(const std::string& run) const {
-    std::ifstream file(path(run) + "/metrics.jsonl");
+  /// The lines of a file of JSON lines.
+  std::vector<nlohmann::json> lines(const std::string& name) const {
+    std::ifstream file(path(name));
     std::vector<nlohmann::json> lines;
     for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
     return lines;
+  }
+  /// The lines of a run's metrics.
+  std::vector<nlohmann::json> metrics(const std::string& run) const {
+    return lines(run + "/metrics.jsonl");
   }
 
   TemporaryFolder folder_;
