@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -259,8 +261,17 @@ TEST(Operations, LinearCrossEntropyInChunksWithIgnoredTargets) {
   for (double& d : e.weight) d += 1;
   EXPECT_TRUE(all_close(dx, e.x, 1e-5, 1e-6));
   EXPECT_TRUE(all_close(dw, e.weight, 1e-5, 1e-4));
-  EXPECT_EQ(linear_cross_entropy(context, matrix(x, width), weight, targets, nullptr).loss,
-            sum.loss);
+  const CrossEntropySum alone =
+      linear_cross_entropy(context, matrix(x, width), weight, targets, nullptr);
+  EXPECT_EQ(alone.loss, sum.loss);
+  int64_t n_correct = 0;
+  for (int64_t r = 0; r < n; ++r) {
+    const auto row = logits.begin() + r * vocabulary;
+    n_correct += std::max_element(row, row + vocabulary) - row == targets[static_cast<size_t>(r)];
+  }
+  EXPECT_GT(n_correct, 0);
+  EXPECT_EQ(sum.n_correct, n_correct);
+  EXPECT_EQ(alone.n_correct, n_correct);
   targets[3] = static_cast<int32_t>(vocabulary);
   EXPECT_THROW(linear_cross_entropy(context, matrix(x, width), weight, targets, nullptr), Error);
 }
@@ -276,6 +287,22 @@ TEST(Operations, CrossEntropyOfHugeLogits) {
   EXPECT_EQ(
       linear_cross_entropy(context, matrix(x, 1), weight, std::vector<int32_t>{1}, nullptr).loss,
       2e4);
+}
+
+TEST(Operations, OfEqualLogitsTheFirstIsTheLargest) {
+  Context context(1);
+  const std::vector<float> x = {1, 1, 1, 1};
+  const std::vector<float> w = {0, 2, 2, 1};
+  const Weight weight{matrix(w, 1), WeightLayout::out_in, nullptr};
+  const auto n_correct = [&](int32_t target) {
+    return linear_cross_entropy(context, matrix(x, 1), weight,
+                                std::vector<int32_t>{target, -1, -1, target}, nullptr)
+        .n_correct;
+  };
+  EXPECT_EQ(n_correct(0), 0);
+  EXPECT_EQ(n_correct(1), 2);
+  EXPECT_EQ(n_correct(2), 0);
+  EXPECT_EQ(n_correct(3), 0);
 }
 
 TEST(Operations, AdamWOverSeveralSteps) {
