@@ -16,26 +16,17 @@
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_values.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/train/small_training.h"
 
 namespace dcformer {
 namespace {
 
+using test::run;
+using test::run_once;
+using test::small_run;
 using test::TemporaryFolder;
-
-/// Runs a trainer to its end (or `stop_after`); the metrics of its steps.
-std::vector<StepMetrics> run(Trainer& trainer) {
-  std::vector<StepMetrics> metrics;
-  trainer.run({[&](const StepMetrics& m) { metrics.push_back(m); }, {}, {}});
-  return metrics;
-}
-
-/// A trainer made, run, and gone.
-std::vector<StepMetrics> run_once(Context& context, const RunConfig& config,
-                                  const std::string& folder, const TrainerOptions& options) {
-  Trainer trainer(context, config, folder, options);
-  return run(trainer);
-}
+using test::weights_of;
+using test::write_text;
 
 RunConfig golden_run(const std::string& folder) {
   const nlohmann::json json = {
@@ -126,42 +117,6 @@ TEST_P(GoldenFiveSteps, LossesNormsRatesAndWeights) {
 INSTANTIATE_TEST_SUITE_P(All, GoldenFiveSteps, ::testing::ValuesIn(test::golden_training_names()),
                          [](const auto& info) { return test::test_name(info.param); });
 
-/// A text whose next byte is easily told.
-std::string write_text(const TemporaryFolder& folder) {
-  std::string text;
-  for (int i = 0; i < 400; ++i)
-    text += "line " + std::to_string(i % 10) + ": the cat sat on the mat.\n";
-  const std::string path = folder.path() + "/text.txt";
-  std::ofstream(path) << text;
-  return path;
-}
-
-RunConfig small_run(const std::string& text, const std::string& dtype, int64_t accumulation) {
-  const nlohmann::json json = {
-      {"model",
-       {{"dim", 32},
-        {"n_layer", 2},
-        {"n_head", 4},
-        {"intermediate_size", 64},
-        {"block_size", 64},
-        {"use_qk_norm", true},
-        {"windows", {8, nullptr}}}},
-      {"data", {{"text", text}, {"tokenizer", "byte"}, {"sequence_length", 33}}},
-      {"train",
-       {{"steps", 12},
-        {"warmup_steps", 2},
-        {"learning_rate", 1e-2},
-        {"batch_size", 4},
-        {"accumulation", accumulation},
-        {"dtype", dtype},
-        {"init_std", 0.05}}}};
-  return parse_run_config(json, "small run");
-}
-
-std::string weights_of(const std::string& run) {
-  return read_file(model_folder(run) + "/model.safetensors");
-}
-
 TEST(Trainer, TheSameSeedGivesTheSameBytesAtOneAndTwoThreads) {
   const TemporaryFolder folder;
   const std::string text = write_text(folder);
@@ -178,45 +133,33 @@ TEST(Trainer, TheSameSeedGivesTheSameBytesAtOneAndTwoThreads) {
   }
 }
 
-TEST(Trainer, StopAndResumeGiveTheSameBytesAsOneRun) {
+TEST(Trainer, ActivationCheckpointingChangesNoBit) {
   const TemporaryFolder folder;
   const std::string text = write_text(folder);
   Context context(2);
-  for (const std::string dtype : {"f32", "bf16"}) {
-    const RunConfig config = small_run(text, dtype, 2);
-    const std::string whole = folder.path() + "/whole-" + dtype;
-    const std::string parts = folder.path() + "/parts-" + dtype;
-    Trainer in_one(context, config, whole, {});
-    const auto expected = run(in_one);
-    EXPECT_EQ(run_once(context, config, parts, {false, "", 5}).size(), 5u);
-    const auto rest = run_once(context, config, parts, {true, "", 0});
-    ASSERT_EQ(rest.size(), 7u);
-    EXPECT_EQ(rest.back().loss, expected.back().loss);
-    EXPECT_EQ(weights_of(parts), weights_of(whole));
-    Trainer third(context, config, parts, {true, "", 0});
-    EXPECT_TRUE(third.finished());
-    EXPECT_TRUE(run(third).empty());
-  }
+  RunConfig config = small_run(text, "bf16", 2);
+  config.model["dropout"] = 0.1;
+  run_once(context, config, folder.path() + "/kept", {});
+  config.train.activation_checkpointing = true;
+  run_once(context, config, folder.path() + "/again", {});
+  EXPECT_EQ(weights_of(folder.path() + "/again"), weights_of(folder.path() + "/kept"));
 }
 
-// The process may end between a step's line and its checkpoint.
-TEST(Trainer, ResumeDropsTheLinesOfStepsThatItDoesAgain) {
+// The masks belong to the tokens of an update, not to the passes that it is cut into.
+TEST(Trainer, DropoutDoesNotDependOnThePasses) {
   const TemporaryFolder folder;
   const std::string text = write_text(folder);
-  Context context(1);
-  const RunConfig config = small_run(text, "f32", 1);
-  const std::string path = folder.path() + "/run";
-  run_once(context, config, path, {false, "", 3});
-  std::ofstream(path + "/metrics.jsonl", std::ios::app) << R"({"step":4,"loss":1})"
-                                                        << "\n"
-                                                        << R"({"step":5,"lo)";
-  Trainer second(context, config, path, {true, "", 5});
-  run(second);
-  std::ifstream file(path + "/metrics.jsonl");
-  int64_t step = 0;
-  for (std::string line; std::getline(file, line);)
-    EXPECT_EQ(nlohmann::json::parse(line).at("step"), ++step);
-  EXPECT_EQ(step, 5);
+  Context context(2);
+  RunConfig config = small_run(text, "f32", 1);
+  config.model["dropout"] = 0.3;
+  config.train.batch_size = 8;
+  const auto one = run_once(context, config, folder.path() + "/one", {});
+  config.train.batch_size = 2;
+  config.train.accumulation = 4;
+  const auto four = run_once(context, config, folder.path() + "/four", {});
+  EXPECT_NEAR(four.front().loss, one.front().loss, 1e-6 * one.front().loss);
+  EXPECT_NEAR(four.front().gradient_norm, one.front().gradient_norm,
+              1e-4 * one.front().gradient_norm);
 }
 
 TEST(Trainer, AccumulationIsOneLargeBatch) {

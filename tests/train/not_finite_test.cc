@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "dcformer/io/safetensors.h"
+#include "tests/io/expect_error.h"
+#include "tests/train/small_training.h"
+
+namespace dcformer {
+namespace {
+
+using test::run_once;
+using test::small_run;
+using test::TemporaryFolder;
+using test::with_its_json;
+
+/// Rows of ids of which row 2 alone has the id 7, whose embedding is no number.
+struct FaultyRows {
+  explicit FaultyRows(Context& context) {
+    config = small_run("", "f32", 1);
+    config.model["vocab_size"] = 12;
+    config.data.text.clear();
+    config.data.rows = folder / "rows.safetensors";
+    config.data.shuffle = false;
+    config.train.batch_size = 2;
+    config.train.steps = 6;
+    config.train.save_every = 1;
+    config.json = {
+        {"model", config.model}, {"data", to_json(config.data)}, {"train", to_json(config.train)}};
+    config.json["data"].erase("text");
+    const Tensor rows = Tensor::empty(context, DType::i32, {6, 9});
+    for (int64_t i = 0; i < rows.numel(); ++i)
+      rows.data<int32_t>()[i] = static_cast<int32_t>(i % 5);
+    rows.data<int32_t>()[2 * 9 + 3] = 7;
+    write_safetensors(config.data.rows, {{"rows", rows}});
+    // The model of a first run, one value changed.
+    RunConfig one = config;
+    one.train.steps = 1;
+    run_once(context, one, folder / "first", {});
+    init = model_folder(folder / "first");
+    const auto file = SafetensorsFile::open(init + "/model.safetensors");
+    std::vector<std::pair<std::string, Tensor>> tensors;
+    for (const auto& entry : file.entries()) {
+      const Tensor t = Tensor::empty(context, DType::f32, entry.shape);
+      const auto from = file.tensor(entry).span<float>();
+      std::copy(from.begin(), from.end(), t.data<float>());
+      if (entry.name == "tok_embeddings.weight") t.data<float>()[7 * 32] = NAN;
+      tensors.emplace_back(entry.name, t);
+    }
+    faulty = folder / "faulty";
+    std::filesystem::create_directories(faulty);
+    write_safetensors(faulty + "/model.safetensors", tensors);
+  }
+  TemporaryFolder folder;
+  RunConfig config;
+  std::string init;
+  std::string faulty;
+};
+
+TEST(NotFinite, StopsAndNamesStepRowsAndPlace) {
+  Context context(2);
+  const FaultyRows problem(context);
+  const std::string run = problem.folder / "run";
+  test::expect_error(
+      [&] {
+        run_once(context, problem.config, run, {false, problem.faulty, 0});
+      },
+      {"step 2: the loss is nan", "row 2", "tok_embeddings", "--on-nan skip"});
+  // The checkpoint of step 1 is whole, and the only one.
+  EXPECT_EQ(verify_checkpoint(model_folder(run)).step, 1);
+  // Once more from there: the same.
+  test::expect_error([&] { run_once(context, problem.config, run, {true, "", 0}); }, {"step 2: "});
+}
+
+TEST(NotFinite, SkipsAndCounts) {
+  Context context(2);
+  const FaultyRows problem(context);
+  TrainerOptions options{false, problem.faulty, 0};
+  options.on_nan = OnNan::skip;
+  const std::string run = problem.folder / "run";
+  Trainer trainer(context, problem.config, run, options);
+  const auto metrics = test::run(trainer);
+  ASSERT_EQ(metrics.size(), 6u);
+  // Rows 2 and 3 are those of steps 2 and 5.
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(metrics[i].skipped, i == 1 || i == 4) << i;
+  EXPECT_EQ(trainer.n_skipped(), 2);
+  EXPECT_EQ(verify_checkpoint(model_folder(run)).n_skipped, 2);
+  EXPECT_EQ(verify_checkpoint(model_folder(run)).n_skipped_in_a_row, 0);
+}
+
+TEST(NotFinite, SkipsAtMostTenInARow) {
+  Context context(2);
+  const FaultyRows problem(context);
+  RunConfig config = problem.config;
+  config.train.steps = 30;
+  // All rows in one update: none is without the fault.
+  config.train.batch_size = 6;
+  TrainerOptions options{false, problem.faulty, 0};
+  options.on_nan = OnNan::skip;
+  test::expect_error([&] { run_once(context, config, problem.folder / "run", options); },
+                     {"step 11: ", "10 updates in a row were skipped"});
+}
+
+TEST(NotFinite, NamesTheGradient) {
+  Context context(1);
+  // The forward pass stays finite; the backward pass multiplies by 1/eps.
+  const FaultyRows problem(context);
+  RunConfig config = problem.config;
+  config.train.learning_rate = 1e38;
+  config.train.warmup_steps = 0;
+  test::expect_error(
+      [&] {
+        run_once(context, config, problem.folder / "run", {false, problem.init, 0});
+      },
+      {"step ", "not finite"});
+}
+
+}  // namespace
+}  // namespace dcformer
