@@ -50,6 +50,15 @@ void replace_file(const std::string& path, const std::function<void(const std::s
   sync_folder(folder.empty() ? "." : folder);
 }
 
+void write_all(int fd, const std::string& path, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    require(n >= 0, "{}: cannot write: {}", path, std::strerror(errno));
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
 void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
 
 void replace_file(const std::string& path, std::string_view bytes) {

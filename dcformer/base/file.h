@@ -17,6 +17,9 @@ void replace_file(const std::string& path, const std::function<void(const std::s
 /// The same for bytes at hand.
 void replace_file(const std::string& path, std::string_view bytes);
 
+/// Writes all bytes to an open file that grows at its end. Throws Error naming `path` when it cannot.
+void write_all(int fd, const std::string& path, std::string_view bytes);
+
 /// Makes what was created, renamed or removed in a folder last. Throws Error naming it.
 void sync_folder(const std::string& path);
 

@@ -41,11 +41,7 @@ int64_t StepLines::open(int64_t step) {
 }
 
 void StepLines::append(const nlohmann::ordered_json& line) const {
-  const std::string text = line.dump() + "\n";
-  const ssize_t n = ::write(fd_, text.data(), text.size());
-  const int code = n < 0 ? errno : ENOSPC;
-  require(n == static_cast<ssize_t>(text.size()), "{}: cannot write: {}", path_,
-          std::strerror(code));
+  write_all(fd_, path_, line.dump() + "\n");
 }
 
 void StepLines::sync() const {

@@ -54,10 +54,10 @@ Trainer::Trainer(Context& context, RunConfig config, const std::string& folder,
   data_ = prepare_data(context_, config_.data, checkpoint);
   order_ = RowOrder(data_.training.n_row(), config_.data.shuffle, config_.data.seed);
   prepare_model(checkpoint);
-  if (options_.resume)
-    folder_.write_run_file(config_);
-  else
+  if (!options_.resume)
     folder_.create(config_);
+  else if (run_file_changed_)
+    folder_.write_run_file(config_);
   log_.open(state_.step, state_.evaluated_step);
 }
 
@@ -70,6 +70,7 @@ std::optional<std::string> Trainer::open_run() {
             "{}: {}, which a run cannot change; begin a new one (--init takes these weights)",
             folder_.path(), d.text());
     spdlog::info("changed: {}", d.text());
+    run_file_changed_ = true;
   }
   checkpoints_.open();
   return checkpoints_.choose(options_.resume_from);

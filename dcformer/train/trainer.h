@@ -99,6 +99,7 @@ class Trainer {
   Moments moments_;
   RunState state_;
   int64_t saved_step_ = -1;
+  bool run_file_changed_ = false;
   std::optional<Evaluation> last_evaluation_;
 };
 

@@ -1,6 +1,8 @@
 #include "dcformer/base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -139,6 +141,22 @@ TEST(MappedFile, NamesWhatItCannotMap) {
   EXPECT_THAT(error_of([&] { MappedFile(folder.path()); }),
               AllOf(HasSubstr(folder.path()), HasSubstr("not a regular file")));
   EXPECT_THAT(error_of([&] { MappedFile("/dev/null"); }), HasSubstr("not a regular file"));
+}
+
+TEST(WriteAll, WritesAndNamesWhatItCannotWrite) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file";
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT, 0666);
+  ASSERT_GE(fd, 0);
+  write_all(fd, path, "one ");
+  write_all(fd, path, "two");
+  close(fd);
+  EXPECT_EQ(read_file(path), "one two");
+  const int full = open("/dev/full", O_WRONLY);
+  ASSERT_GE(full, 0);
+  EXPECT_THAT(error_of([&] { write_all(full, "the path", "x"); }),
+              AllOf(HasSubstr("the path"), HasSubstr("No space left")));
+  close(full);
 }
 
 }  // namespace
