@@ -55,7 +55,13 @@ double read_bandwidth(Bench& bench);
 /// A tensor of normal values of standard deviation 1.
 Tensor random_tensor(Context& context, DType dtype, const Shape& shape);
 
+/// The argument with which the program runs train_405m_and_measure() alone and prints its result.
+constexpr const char* kMeasureMemory = "--measure-memory";
+/// Two updates of the whole 405M model; the largest resident size of this process, in bytes.
+double train_405m_and_measure();
+
 // The groups.
+void bench_memory(Bench& bench);
 void bench_train(Bench& bench);
 void bench_attention(Bench& bench);
 void bench_operations(Bench& bench);

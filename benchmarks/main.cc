@@ -15,8 +15,10 @@ namespace dcformer::bench {
 namespace {
 
 const std::map<std::string, void (*)(Bench&)>& groups() {
-  static const std::map<std::string, void (*)(Bench&)> all = {
-      {"attention", bench_attention}, {"operations", bench_operations}, {"train", bench_train}};
+  static const std::map<std::string, void (*)(Bench&)> all = {{"attention", bench_attention},
+                                                              {"memory", bench_memory},
+                                                              {"operations", bench_operations},
+                                                              {"train", bench_train}};
   return all;
 }
 
@@ -62,11 +64,15 @@ void run(const std::string& group, const std::string& output) {
 
 int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_logger_st("bench"));
+  if (argc == 2 && std::string(argv[1]) == dcformer::bench::kMeasureMemory) {
+    fmt::print("{:.0f}\n", dcformer::bench::train_405m_and_measure());
+    return 0;
+  }
   CLI::App app{"Measures speed; every ratio is of two times of this run."};
   std::string group;
   std::string output;
-  app.add_option("group", group, "attention, operations or train (default: all)")
-      ->check(CLI::IsMember({"attention", "operations", "train"}));
+  app.add_option("group", group, "The group to run (default: all)")
+      ->check(CLI::IsMember(dcformer::bench::groups()));
   app.add_option("--output", output, "JSON file for the figures")->required();
   CLI11_PARSE(app, argc, argv);
   try {
