@@ -35,53 +35,115 @@ void write_token(const PageLayout& layout, To* page, int64_t slot, const HeadVie
     }
 }
 
-/// One tile from scores to outputs.
+/// One tile from scores to outputs, in two passes over its panels: post-composition needs the sums
+/// of whole rows.
 template <typename T>
-void forward_tile(Context& context, const AttentionInputs& in, const TileSizes& sizes,
-                  const Block& block, const Panels<T>& panels, int64_t group, Heads o,
-                  float* statistics) {
-  const int64_t heads = sizes.mix.heads;
-  const Floats rows(context, heads * block.rows * sizes.padded_dim);
-  const Floats weights(context, 2 * block.rows * sizes.mix.block());
-  const Floats inverse_sums(context, heads * block.rows);
-  const Floats memory(context, tile_numel(heads, block.rows, block.columns()));
-  const Tile tile = make_tile(memory.data(), block.rows, block.columns());
-  pack_rows(in.q, block, sizes, group, sizes.scale, rows.data());
-  compute_scores(block, sizes, panels, group, rows.data(), tile);
-  const MixWeights pre = stage_weights(in.composition, block, sizes, group, 0, weights.data());
-  if (stage_mixes(in.composition, 0))
-    compose_tile(block, sizes, panels, group, 0, pre, true, tile, tile, nullptr);
-  fill_hidden(in, block, tile, heads, -std::numeric_limits<float>::infinity());
-  for (int64_t m = 0; m < heads; ++m)
-    for (int64_t row = 0; row < block.rows; ++row) {
-      float maximum = 0;
-      float* inverse = inverse_sums.data() + m * block.rows + row;
-      softmax_row(tile.at(m, row), block.columns(), &maximum, inverse);
-      if (statistics == nullptr) continue;
-      float* entry = statistics + (block.query(row) * sizes.n_head + group * heads + m) * 2;
-      entry[0] = maximum;
-      entry[1] = *inverse;
+class ForwardTile {
+ public:
+  ForwardTile(Context& context, const AttentionInputs& in, const TileSizes& sizes,
+              const Block& block, const Panels<T>& panels, int64_t group)
+      : in_(in),
+        sizes_(sizes),
+        block_(block),
+        panels_(panels),
+        group_(group),
+        heads_(sizes.mix.heads),
+        n_row_(heads_ * block.rows),
+        rows_(context, n_row_ * sizes.padded_dim),
+        weights_(context, block.rows * sizes.mix.block()),
+        maxima_(context, n_row_),
+        sums_(context, n_row_ * 16),
+        inverse_sums_(context, n_row_),
+        references_(context, block.n_panel() * n_row_),
+        memory_(context, tile_numel(heads_, block.rows, block.n_panel())),
+        tile_(make_tile(memory_.data(), heads_, block.rows)) {}
+
+  void run(Heads o, float* statistics) {
+    exponentials();
+    softmax_finish(n_row_, maxima_.data(), sums_.data(), inverse_sums_.data());
+    if (statistics != nullptr) write_statistics(statistics);
+    for (int64_t p = 0; p < block_.n_panel(); ++p) {
+      float* scale = references_.data() + p * n_row_;
+      softmax_scales(n_row_, scale, maxima_.data(), inverse_sums_.data(), scale);
     }
-  const MixWeights post = stage_weights(in.composition, block, sizes, group, 1,
-                                        weights.data() + block.rows * sizes.mix.block());
-  compose_tile(block, sizes, panels, group, 1, post, stage_mixes(in.composition, 1), tile, tile,
-               inverse_sums.data());
-  fill_hidden(in, block, tile, heads, 0.0f);
-  if (in.q.dtype == DType::bf16)
-    for (int64_t m = 0; m < heads; ++m)
-      for (int64_t row = 0; row < block.rows; ++row) round_row(tile.at(m, row), block.columns());
-  std::fill_n(rows.data(), heads * block.rows * sizes.padded_dim, 0.0f);
-  multiply_values(block, sizes, panels, group, tile, rows.data());
-  visit_dtype(o.dtype, "composed_attention", [&](auto type) {
-    using O = decltype(type);
-    const auto out = o.typed<O>();
-    for (int64_t m = 0; m < heads; ++m)
-      for (int64_t row = 0; row < block.rows; ++row)
-        for (int64_t d = 0; d < sizes.head_dim; ++d)
-          out.at(block.query(row), group * heads + m)[d] =
-              static_cast<O>(rows.data()[(m * block.rows + row) * sizes.padded_dim + d]);
-  });
-}
+    outputs();
+    write(o);
+  }
+
+ private:
+  // A = q·kᵀ, A' = pre(A), then e^(A' - m) with the row's maximum m up to each panel, which
+  // `references_` keeps.
+  void exponentials() {
+    pack_rows(in_.q, block_, sizes_, group_, sizes_.scale, rows_.data());
+    std::fill_n(maxima_.data(), n_row_, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums_.data(), n_row_ * 16, 0.0f);
+    const MixWeights pre = weights(0);
+    for (int64_t p = 0; p < block_.n_panel(); ++p) {
+      const PanelTile tile = tile_.panel(p);
+      compute_scores(block_, p, sizes_, panels_, group_, rows_.data(), tile);
+      if (stage_mixes(in_.composition, 0))
+        compose_panel<T>(tile, tile, block_.rows, sizes_.mix, pre, key_block(p, 0), nullptr);
+      fill_hidden(in_, block_, p, tile, heads_, -std::numeric_limits<float>::infinity());
+      for (int64_t m = 0; m < heads_; ++m)
+        softmax_panel(tile.at(m, 0), block_.rows, maxima_.data() + m * block_.rows,
+                      sums_.data() + m * block_.rows * 16,
+                      references_.data() + p * n_row_ + m * block_.rows);
+    }
+  }
+
+  // P by the scales, A'' = post(P), o = A''·v.
+  void outputs() {
+    std::fill_n(rows_.data(), n_row_ * sizes_.padded_dim, 0.0f);
+    const MixWeights post = weights(1);
+    const bool mixes = stage_mixes(in_.composition, 1);
+    for (int64_t p = 0; p < block_.n_panel(); ++p) {
+      const PanelTile tile = tile_.panel(p);
+      compose_panel<T>(tile, tile, block_.rows, sizes_.mix, post, mixes ? key_block(p, 1) : nullptr,
+                       references_.data() + p * n_row_);
+      fill_hidden(in_, block_, p, tile, heads_, 0.0f);
+      if (in_.q.dtype == DType::bf16)
+        for (int64_t m = 0; m < heads_; ++m) round_values(tile.at(m, 0), block_.rows * kPanel);
+      multiply_values(block_, p, sizes_, panels_, group_, tile, rows_.data());
+    }
+  }
+
+  const T* key_block(int64_t panel, int64_t stage) const {
+    return panels_.block(block_.first_panel() + panel, group_, stage);
+  }
+
+  MixWeights weights(int64_t stage) const {
+    return stage_weights(in_.composition, block_, sizes_, group_, stage, weights_.data());
+  }
+
+  void write_statistics(float* statistics) const {
+    for (int64_t m = 0; m < heads_; ++m)
+      for (int64_t row = 0; row < block_.rows; ++row) {
+        float* entry = statistics + (block_.query(row) * sizes_.n_head + group_ * heads_ + m) * 2;
+        entry[0] = maxima_.data()[m * block_.rows + row];
+        entry[1] = inverse_sums_.data()[m * block_.rows + row];
+      }
+  }
+
+  void write(Heads o) const {
+    visit_dtype(o.dtype, "composed_attention", [&](auto type) {
+      using O = decltype(type);
+      const auto out = o.typed<O>();
+      for (int64_t m = 0; m < heads_; ++m)
+        for (int64_t row = 0; row < block_.rows; ++row)
+          for (int64_t d = 0; d < sizes_.head_dim; ++d)
+            out.at(block_.query(row), group_ * heads_ + m)[d] =
+                static_cast<O>(rows_.data()[(m * block_.rows + row) * sizes_.padded_dim + d]);
+    });
+  }
+
+  const AttentionInputs& in_;
+  const TileSizes& sizes_;
+  const Block& block_;
+  const Panels<T>& panels_;
+  int64_t group_, heads_, n_row_;
+  Floats rows_, weights_, maxima_, sums_, inverse_sums_, references_, memory_;
+  Tile tile_;
+};
 
 template <typename T>
 void forward(Context& context, const AttentionInputs& in, const TileSizes& sizes,
@@ -92,12 +154,12 @@ void forward(Context& context, const AttentionInputs& in, const TileSizes& sizes
     for (const Block& block : blocks_of(in, static_cast<int64_t>(s))) blocks.push_back(block);
   // Longest first, so that no thread is left with a long one at the end.
   std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
-    return a.rows * a.columns() > b.rows * b.columns();
+    return a.rows * a.n_panel() > b.rows * b.n_panel();
   });
   parallel_for(context, static_cast<int64_t>(blocks.size()) * sizes.n_group, [&](int64_t i) {
     const Block& block = blocks[static_cast<size_t>(i / sizes.n_group)];
     const Panels<T> panels{&layout, pages[static_cast<size_t>(block.sequence_index)]};
-    forward_tile(context, in, sizes, block, panels, i % sizes.n_group, o, statistics);
+    ForwardTile<T>(context, in, sizes, block, panels, i % sizes.n_group).run(o, statistics);
   });
 }
 

@@ -87,13 +87,9 @@ struct BackwardCall {
   Accumulators& sums;
 };
 
-void for_rows(const Tile& tile, int64_t heads, int64_t rows, auto&& body) {
-  for (int64_t m = 0; m < heads; ++m)
-    for (int64_t row = 0; row < rows; ++row) body(m, row, tile.at(m, row));
-}
-
 /// One tile of the backward pass: from the block's queries and the saved statistics to all its
-/// gradients.
+/// gradients, in two passes over its panels, since the softmax's gradient needs a sum over whole
+/// rows.
 class BackwardTile {
  public:
   BackwardTile(const BackwardCall& call, const Block& block, const Panels<float>& keys,
@@ -108,90 +104,130 @@ class BackwardTile {
         lane_(lane),
         task_(task),
         heads_(call.sizes.mix.heads),
-        numel_(tile_numel(heads_, block.rows, block.columns())),
-        row_numel_(heads_ * block.rows * call.sizes.padded_dim),
-        memory_(call.context, 4 * numel_),
+        n_row_(heads_ * block.rows),
+        weight_numel_(block.rows * call.sizes.mix.block()),
+        row_numel_(n_row_ * call.sizes.padded_dim),
+        memory_(call.context, 3 * tile_numel(heads_, block.rows, block.n_panel())),
+        composed_memory_(call.context, tile_numel(heads_, block.rows, 1)),
         rows_(call.context, 3 * row_numel_),
-        weights_(call.context, 2 * block.rows * call.sizes.mix.block()),
-        dweights_(call.context, block.rows * call.sizes.mix.block() * 17),
+        weights_(call.context, 2 * weight_numel_),
+        dweights_(call.context, weight_numel_ * 17),
+        row_sums_(call.context, n_row_ * 19),
         scores_(tile(0)),
         probabilities_(tile(1)),
-        composed_(tile(2)),
-        gradient_(tile(3)) {}
+        gradient_(tile(2)),
+        composed_(make_tile(composed_memory_.data(), heads_, block.rows).panel(0)) {}
 
   void run() {
-    float* q = rows_.data();
-    float* d_out = rows_.data() + row_numel_;
-    pack_rows(in_.q, block_, sizes_, group_, sizes_.scale, q);
-    pack_rows(call_.do_, block_, sizes_, group_, 1.0f, d_out);
-    const MixWeights pre = weights(0);
-    const MixWeights post = weights(1);
-    recompute(q, pre, post);
-    // o = A''·v: dv = A''ᵀ·do, dA'' = do·vᵀ.
-    add_outer(composed_, d_out, [&](int64_t panel, int64_t kv_head) {
-      return call_.sums.dv(lane_, block_.sequence_index, panel, kv_head);
-    });
-    compute_scores(block_, sizes_, values_, group_, d_out, gradient_);
-    fill_hidden(in_, block_, gradient_, heads_, 0.0f);
-    backward_stage(1, post, probabilities_);
-    // P = softmax(A'): dA' = P·(dP - Σ_j P·dP).
-    for_rows(gradient_, heads_, block_.rows, [&](int64_t m, int64_t row, float* d) {
-      softmax_row_backward(probabilities_.at(m, row), d, block_.columns());
-    });
-    backward_stage(0, pre, scores_);
-    // A = q·kᵀ/√D: dk = dAᵀ·q/√D, dq = dA·k/√D.
-    add_outer(gradient_, q, [&](int64_t panel, int64_t kv_head) {
-      return call_.sums.dk(lane_, block_.sequence_index, panel, kv_head);
-    });
+    pack_rows(in_.q, block_, sizes_, group_, sizes_.scale, q());
+    pack_rows(call_.do_, block_, sizes_, group_, 1.0f, d_out());
+    read_statistics();
+    to_probabilities();
+    reduce_lanes(dots(), n_row_, dot());
+    to_scores();
     write_dq();
   }
 
  private:
   Tile tile(int64_t index) const {
-    return make_tile(memory_.data() + index * numel_, block_.rows, block_.columns());
+    return make_tile(memory_.data() + index * tile_numel(heads_, block_.rows, block_.n_panel()),
+                     heads_, block_.rows);
   }
+  float* q() const { return rows_.data(); }
+  float* d_out() const { return rows_.data() + row_numel_; }
+  float* dq() const { return rows_.data() + 2 * row_numel_; }
+  // Per row and head: maximum, 1/sum, Σ_j P·dP, and the 16 partial sums of the last.
+  float* maxima() const { return row_sums_.data(); }
+  float* inverse_sums() const { return row_sums_.data() + n_row_; }
+  float* dot() const { return row_sums_.data() + 2 * n_row_; }
+  float* dots() const { return row_sums_.data() + 3 * n_row_; }
 
   MixWeights weights(int64_t stage) const {
     return stage_weights(in_.composition, block_, sizes_, group_, stage,
-                         weights_.data() + stage * block_.rows * sizes_.mix.block());
+                         weights_.data() + stage * weight_numel_);
+  }
+  const float* key_block(int64_t panel, int64_t stage) const {
+    if (!stage_mixes(in_.composition, stage)) return nullptr;
+    return keys_.block(block_.first_panel() + panel, group_, stage);
   }
 
-  // The forward pass: A (hidden entries 0), P, A''.
-  void recompute(const float* q, const MixWeights& pre, const MixWeights& post) {
-    compute_scores(block_, sizes_, keys_, group_, q, scores_);
-    fill_hidden(in_, block_, scores_, heads_, 0.0f);
-    compose_tile(block_, sizes_, keys_, group_, 0, pre, stage_mixes(in_.composition, 0), scores_,
-                 probabilities_, nullptr);
-    fill_hidden(in_, block_, probabilities_, heads_, -std::numeric_limits<float>::infinity());
-    for_rows(probabilities_, heads_, block_.rows, [&](int64_t m, int64_t row, float* p) {
-      const float* s =
-          call_.statistics + (block_.query(row) * sizes_.n_head + group_ * heads_ + m) * 2;
-      softmax_row_known(p, block_.columns(), s[0], s[1]);
-    });
-    compose_tile(block_, sizes_, keys_, group_, 1, post, stage_mixes(in_.composition, 1),
-                 probabilities_, composed_, nullptr);
-    fill_hidden(in_, block_, composed_, heads_, 0.0f);
-    if (in_.q.dtype != DType::bf16) return;
-    for_rows(composed_, heads_, block_.rows,
-             [&](int64_t, int64_t, float* a) { round_row(a, block_.columns()); });
-  }
-
-  // Through compose_stage at `input`: gradient_ becomes the gradient of its input.
-  void backward_stage(int64_t stage, const MixWeights& w, const Tile& input) {
-    if (stage_mixes(in_.composition, stage)) {
-      const int64_t n = block_.rows * sizes_.mix.block();
-      if (w.query != nullptr) std::fill_n(dweights_.data(), n * 16, 0.0f);
-      float* dbase = w.base == nullptr ? nullptr : call_.sums.dbase(task_, group_, stage);
-      for (int64_t p = 0; p < block_.n_panel(); ++p) {
-        const int64_t panel = block_.first_panel() + p;
-        compose_panel_backward(
-            input, gradient_, block_.rows, p * kPanel, sizes_.mix, w,
-            keys_.block(panel, group_, stage), dweights_.data(),
-            call_.sums.dblock(lane_, block_.sequence_index, panel, group_, stage), dbase);
+  void read_statistics() const {
+    for (int64_t m = 0; m < heads_; ++m)
+      for (int64_t row = 0; row < block_.rows; ++row) {
+        const float* s =
+            call_.statistics + (block_.query(row) * sizes_.n_head + group_ * heads_ + m) * 2;
+        maxima()[m * block_.rows + row] = s[0];
+        inverse_sums()[m * block_.rows + row] = s[1];
       }
-      fill_hidden(in_, block_, gradient_, heads_, 0.0f);
+  }
+
+  // The forward pass again, A (hidden entries 0), P and A'', and back from o to P; Σ_j P·dP.
+  void to_probabilities() {
+    const MixWeights pre = weights(0);
+    const MixWeights post = weights(1);
+    std::fill_n(dots(), n_row_ * 16, 0.0f);
+    if (post.query != nullptr) std::fill_n(dweights_.data(), weight_numel_ * 16, 0.0f);
+    for (int64_t p = 0; p < block_.n_panel(); ++p) {
+      const PanelTile a = scores_.panel(p);
+      const PanelTile probabilities = probabilities_.panel(p);
+      const PanelTile gradient = gradient_.panel(p);
+      compute_scores(block_, p, sizes_, keys_, group_, q(), a);
+      fill_hidden(in_, block_, p, a, heads_, 0.0f);
+      compose_panel<float>(a, probabilities, block_.rows, sizes_.mix, pre, key_block(p, 0),
+                           nullptr);
+      fill_hidden(in_, block_, p, probabilities, heads_, -std::numeric_limits<float>::infinity());
+      for (int64_t m = 0; m < heads_; ++m)
+        softmax_panel_known(probabilities.at(m, 0), block_.rows, maxima() + m * block_.rows,
+                            inverse_sums() + m * block_.rows);
+      compose_panel<float>(probabilities, composed_, block_.rows, sizes_.mix, post, key_block(p, 1),
+                           nullptr);
+      fill_hidden(in_, block_, p, composed_, heads_, 0.0f);
+      if (in_.q.dtype == DType::bf16)
+        for (int64_t m = 0; m < heads_; ++m) round_values(composed_.at(m, 0), block_.rows * kPanel);
+      // o = A''·v: dv = A''ᵀ·do, dA'' = do·vᵀ.
+      add_outer(p, composed_, d_out(), [&](int64_t panel, int64_t kv_head) {
+        return call_.sums.dv(lane_, block_.sequence_index, panel, kv_head);
+      });
+      compute_scores(block_, p, sizes_, values_, group_, d_out(), gradient);
+      fill_hidden(in_, block_, p, gradient, heads_, 0.0f);
+      backward_stage(1, p, post, probabilities, gradient);
+      for (int64_t m = 0; m < heads_; ++m)
+        softmax_panel_dot(probabilities.at(m, 0), gradient.at(m, 0), block_.rows,
+                          dots() + m * block_.rows * 16);
     }
-    write_dquery(stage, w);
+    write_dquery(1, post);
+  }
+
+  // P = softmax(A'): dA' = P·(dP - Σ_j P·dP); then back to A, q and k.
+  void to_scores() {
+    const MixWeights pre = weights(0);
+    if (pre.query != nullptr) std::fill_n(dweights_.data(), weight_numel_ * 16, 0.0f);
+    std::fill_n(dq(), row_numel_, 0.0f);
+    for (int64_t p = 0; p < block_.n_panel(); ++p) {
+      const PanelTile gradient = gradient_.panel(p);
+      for (int64_t m = 0; m < heads_; ++m)
+        softmax_panel_backward(probabilities_.panel(p).at(m, 0), gradient.at(m, 0), block_.rows,
+                               dot() + m * block_.rows);
+      backward_stage(0, p, pre, scores_.panel(p), gradient);
+      // A = q·kᵀ/√D: dk = dAᵀ·q/√D, dq = dA·k/√D.
+      add_outer(p, gradient, q(), [&](int64_t panel, int64_t kv_head) {
+        return call_.sums.dk(lane_, block_.sequence_index, panel, kv_head);
+      });
+      multiply_values(block_, p, sizes_, values_, group_, gradient, dq());
+    }
+    write_dquery(0, pre);
+  }
+
+  // Through compose_stage at `input`: `gradient` becomes the gradient of its input.
+  void backward_stage(int64_t stage, int64_t p, const MixWeights& w, const PanelTile& input,
+                      const PanelTile& gradient) {
+    if (!stage_mixes(in_.composition, stage)) return;
+    float* dbase = w.base == nullptr ? nullptr : call_.sums.dbase(task_, group_, stage);
+    compose_panel_backward(
+        input, gradient, block_.rows, sizes_.mix, w, key_block(p, stage), dweights_.data(),
+        call_.sums.dblock(lane_, block_.sequence_index, block_.first_panel() + p, group_, stage),
+        dbase);
+    fill_hidden(in_, block_, p, gradient, heads_, 0.0f);
   }
 
   void write_dquery(int64_t stage, const MixWeights& w) {
@@ -199,11 +235,11 @@ class BackwardTile {
     const CompositionView& view = in_.composition.query;
     const int64_t block = sizes_.mix.block();
     const int64_t gate = 2 * sizes_.mix.rank * heads_;
-    float* reduced = dweights_.data() + block_.rows * block * 16;
+    float* reduced = dweights_.data() + weight_numel_ * 16;
     if (w.query != nullptr) {
-      reduce_lanes(dweights_.data(), block_.rows * block, reduced);
+      reduce_lanes(dweights_.data(), weight_numel_, reduced);
     } else {
-      std::fill_n(reduced, block_.rows * block, 0.0f);
+      std::fill_n(reduced, weight_numel_, 0.0f);
     }
     for (int64_t row = 0; row < block_.rows; ++row) {
       float* to = call_.out.dquery + (view.at(block_.query(row), group_, stage) - view.data);
@@ -213,26 +249,21 @@ class BackwardTile {
   }
 
   // accumulator(panel, kv_head)[j] += Σ_row a[m][row][j]·x[m][row] for all heads.
-  void add_outer(const Tile& a, const float* x, auto&& accumulator) {
+  void add_outer(int64_t p, const PanelTile& a, const float* x, auto&& accumulator) {
+    const int64_t panel = block_.first_panel() + p;
     for (int64_t m = 0; m < heads_; ++m)
-      for (int64_t p = 0; p < block_.n_panel(); ++p) {
-        const int64_t panel = block_.first_panel() + p;
-        panel_outer(a.at(m, 0) + p * kPanel, block_.rows, a.row_stride,
-                    x + m * block_.rows * sizes_.padded_dim, sizes_.padded_dim, sizes_.padded_dim,
-                    std::max<int64_t>(0, block_.key_begin - panel * kPanel),
-                    std::min(kPanel, block_.key_end - panel * kPanel),
-                    accumulator(panel, sizes_.kv_head(group_, m)));
-      }
+      panel_outer(a.at(m, 0), block_.rows, x + m * block_.rows * sizes_.padded_dim,
+                  sizes_.padded_dim, sizes_.padded_dim,
+                  std::max<int64_t>(0, block_.key_begin - panel * kPanel),
+                  std::min(kPanel, block_.key_end - panel * kPanel),
+                  accumulator(panel, sizes_.kv_head(group_, m)));
   }
 
   void write_dq() {
-    float* dq = rows_.data() + 2 * row_numel_;
-    std::fill_n(dq, row_numel_, 0.0f);
-    multiply_values(block_, sizes_, values_, group_, gradient_, dq);
     for (int64_t m = 0; m < heads_; ++m)
       for (int64_t row = 0; row < block_.rows; ++row) {
         float* to = call_.out.dq.at(block_.query(row), group_ * heads_ + m);
-        const float* from = dq + (m * block_.rows + row) * sizes_.padded_dim;
+        const float* from = dq() + (m * block_.rows + row) * sizes_.padded_dim;
         for (int64_t d = 0; d < sizes_.head_dim; ++d) to[d] = from[d] * sizes_.scale;
       }
   }
@@ -243,9 +274,10 @@ class BackwardTile {
   const Block& block_;
   const Panels<float>& keys_;
   const Panels<float>& values_;
-  int64_t group_, lane_, task_, heads_, numel_, row_numel_;
-  Floats memory_, rows_, weights_, dweights_;
-  Tile scores_, probabilities_, composed_, gradient_;
+  int64_t group_, lane_, task_, heads_, n_row_, weight_numel_, row_numel_;
+  Floats memory_, composed_memory_, rows_, weights_, dweights_, row_sums_;
+  Tile scores_, probabilities_, gradient_;
+  PanelTile composed_;
 };
 
 // dk, dv and the key-side blocks of one token: the lanes added in order.

@@ -1,5 +1,8 @@
 #include "dcformer/ops/composed_attention_kernels.h"
 
+#include <algorithm>
+#include <limits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "dcformer/ops/composed_attention_mix_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -23,7 +26,7 @@ HWY_INLINE int64_t Rank(const MixSizes& s) {
 // Mixes one vector of columns of one row. `a` holds the M inputs on the stack, contiguous: they are
 // read twice, and the tile's stride between heads would miss the cache.
 template <int kRank, typename T>
-HWY_INLINE void MixForward(const float* a, const Tile& out, int64_t row, int64_t column,
+HWY_INLINE void MixForward(const float* a, const PanelTile& out, int64_t row, int64_t column,
                            const MixSizes& s, const float* query, const T* key, const float* base) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -62,7 +65,7 @@ HWY_INLINE void MixForward(const float* a, const Tile& out, int64_t row, int64_t
 }
 
 template <typename T>
-HWY_INLINE void ComposePanel(const Tile& in, const Tile& out, int64_t rows, int64_t column,
+HWY_INLINE void ComposePanel(const PanelTile& in, const PanelTile& out, int64_t rows,
                              const MixSizes& s, const MixWeights& w, const T* key,
                              const float* row_scale) {
   const DF d;
@@ -73,28 +76,26 @@ HWY_INLINE void ComposePanel(const Tile& in, const Tile& out, int64_t rows, int6
   for (int64_t c = 0; c < kPanel; c += lanes)
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t m = 0; m < s.heads; ++m) {
-        VF x = LoadF(in.at(m, row) + column + c);
+        VF x = LoadF(in.at(m, row) + c);
         if (row_scale != nullptr) x = hn::Mul(x, hn::Set(d, row_scale[m * rows + row]));
         hn::Store(x, d, a + m * lanes);
       }
       const float* query = w.query == nullptr ? nullptr : w.query + row * s.block();
       const T* key_columns = key == nullptr ? nullptr : key + c;
       if (s.rank == 2) {
-        MixForward<2>(a, out, row, column + c, s, query, key_columns, w.base);
+        MixForward<2>(a, out, row, c, s, query, key_columns, w.base);
       } else {
-        MixForward<0>(a, out, row, column + c, s, query, key_columns, w.base);
+        MixForward<0>(a, out, row, c, s, query, key_columns, w.base);
       }
     }
 }
-void ComposePanelF32(const Tile& in, const Tile& out, int64_t rows, int64_t column,
-                     const MixSizes& s, const MixWeights& w, const float* key,
-                     const float* row_scale) {
-  ComposePanel(in, out, rows, column, s, w, key, row_scale);
+void ComposePanelF32(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
+                     const MixWeights& w, const float* key, const float* row_scale) {
+  ComposePanel(in, out, rows, s, w, key, row_scale);
 }
-void ComposePanelBf16(const Tile& in, const Tile& out, int64_t rows, int64_t column,
-                      const MixSizes& s, const MixWeights& w, const BFloat16* key,
-                      const float* row_scale) {
-  ComposePanel(in, out, rows, column, s, w, key, row_scale);
+void ComposePanelBf16(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
+                      const MixWeights& w, const BFloat16* key, const float* row_scale) {
+  ComposePanel(in, out, rows, s, w, key, row_scale);
 }
 
 HWY_INLINE void AddTo(VF v, float* p) { StoreF(hn::Add(LoadF(p), v), p); }
@@ -102,7 +103,7 @@ HWY_INLINE void AddTo(VF v, float* p) { StoreF(hn::Add(LoadF(p), v), p); }
 // The gradient of MixForward for one vector of columns of one row: `g` holds the M output
 // gradients.
 template <int kRank>
-HWY_INLINE void MixBackward(const float* a, const float* g, const Tile& d_tile, int64_t row,
+HWY_INLINE void MixBackward(const float* a, const float* g, const PanelTile& d_tile, int64_t row,
                             int64_t column, const MixSizes& s, const float* query, const float* key,
                             const float* base, float* dquery, float* dkey, float* dbase) {
   const DF d;
@@ -163,7 +164,7 @@ HWY_INLINE void MixBackward(const float* a, const float* g, const Tile& d_tile, 
   }
 }
 
-void ComposePanelBackward(const Tile& in, const Tile& d_tile, int64_t rows, int64_t column,
+void ComposePanelBackward(const PanelTile& in, const PanelTile& d_tile, int64_t rows,
                           const MixSizes& s, const MixWeights& w, const float* key, float* dquery,
                           float* dkey, float* dbase) {
   const DF d;
@@ -173,8 +174,8 @@ void ComposePanelBackward(const Tile& in, const Tile& d_tile, int64_t rows, int6
   for (int64_t c = 0; c < kPanel; c += lanes)
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t m = 0; m < s.heads; ++m) {
-        hn::Store(LoadF(in.at(m, row) + column + c), d, a + m * lanes);
-        hn::Store(LoadF(d_tile.at(m, row) + column + c), d, g + m * lanes);
+        hn::Store(LoadF(in.at(m, row) + c), d, a + m * lanes);
+        hn::Store(LoadF(d_tile.at(m, row) + c), d, g + m * lanes);
       }
       const bool has_query = w.query != nullptr;
       const float* query = has_query ? w.query + row * s.block() : nullptr;
@@ -182,54 +183,93 @@ void ComposePanelBackward(const Tile& in, const Tile& d_tile, int64_t rows, int6
       const float* key_columns = key == nullptr ? nullptr : key + c;
       float* dkey_columns = key == nullptr ? nullptr : dkey + c;
       if (s.rank == 2) {
-        MixBackward<2>(a, g, d_tile, row, column + c, s, query, key_columns, w.base, dquery_row,
+        MixBackward<2>(a, g, d_tile, row, c, s, query, key_columns, w.base, dquery_row,
                        dkey_columns, dbase);
       } else {
-        MixBackward<0>(a, g, d_tile, row, column + c, s, query, key_columns, w.base, dquery_row,
+        MixBackward<0>(a, g, d_tile, row, c, s, query, key_columns, w.base, dquery_row,
                        dkey_columns, dbase);
       }
     }
 }
 
-void SoftmaxRow(float* x, int64_t n, float* maximum, float* inverse_sum) {
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+void SoftmaxPanel(float* x, int64_t rows, float* maximum, float* sums, float* reference) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  VF top = hn::Set(d, -std::numeric_limits<float>::infinity());
-  for (int64_t j = 0; j < n; j += lanes) top = hn::Max(top, LoadF(x + j));
-  float m = hn::GetLane(hn::MaxOfLanes(d, top));
-  if (m == -std::numeric_limits<float>::infinity()) m = 0;
-  VF sum = hn::Zero(d);
-  const VF shift = hn::Set(d, m);
-  for (int64_t j = 0; j < n; j += lanes) {
-    const VF e = Exp(hn::Sub(LoadF(x + j), shift));
-    sum = hn::Add(sum, e);
-    StoreF(e, x + j);
+  for (int64_t row = 0; row < rows; ++row, x += kPanel, sums += kMaxLanes) {
+    VF top = LoadF(x);
+    for (int64_t j = lanes; j < kPanel; j += lanes) top = hn::Max(top, LoadF(x + j));
+    const float before = maximum[row];
+    const float m = std::max(before, hn::GetLane(hn::MaxOfLanes(d, top)));
+    maximum[row] = reference[row] = m;
+    if (m > before) {
+      const VF factor = Exp(hn::Set(d, before - m));
+      for (int64_t l = 0; l < kMaxLanes; l += lanes)
+        StoreF(hn::Mul(LoadF(sums + l), factor), sums + l);
+    }
+    const VF shift = hn::Set(d, m == kHidden ? 0.0f : m);
+    for (int64_t j = 0; j < kPanel; j += lanes) {
+      const VF e = Exp(hn::Sub(LoadF(x + j), shift));
+      StoreF(e, x + j);
+      float* sum = sums + j % kMaxLanes;
+      StoreF(hn::Add(LoadF(sum), e), sum);
+    }
   }
-  const float total = Sum(sum);
-  *maximum = m;
-  *inverse_sum = total > 0 ? 1.0f / total : 0.0f;
 }
 
-void SoftmaxRowKnown(float* x, int64_t n, float maximum, float inverse_sum) {
+void SoftmaxFinish(int64_t n, float* maximum, const float* sums, float* inverse_sum) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  for (int64_t i = 0; i < n; ++i) {
+    VF sum = LoadF(sums + i * kMaxLanes);
+    for (int64_t l = lanes; l < kMaxLanes; l += lanes)
+      sum = hn::Add(sum, LoadF(sums + i * kMaxLanes + l));
+    const float total = Sum(sum);
+    if (maximum[i] == kHidden) maximum[i] = 0;
+    inverse_sum[i] = total > 0 ? 1.0f / total : 0.0f;
+  }
+}
+
+void SoftmaxScales(int64_t n, const float* reference, const float* maximum,
+                   const float* inverse_sum, float* scale) {
+  ForVectors(n, [&](int64_t i, int64_t count) {
+    const VF e = Exp(hn::Sub(LoadN(reference + i, count), LoadN(maximum + i, count)));
+    StoreN(hn::Mul(e, LoadN(inverse_sum + i, count)), scale + i, count);
+  });
+}
+
+void SoftmaxPanelKnown(float* x, int64_t rows, const float* maximum, const float* inverse_sum) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const VF shift = hn::Set(d, maximum);
-  const VF scale = hn::Set(d, inverse_sum);
-  for (int64_t j = 0; j < n; j += lanes)
-    StoreF(hn::Mul(Exp(hn::Sub(LoadF(x + j), shift)), scale), x + j);
+  for (int64_t row = 0; row < rows; ++row, x += kPanel) {
+    const VF shift = hn::Set(d, maximum[row]);
+    const VF scale = hn::Set(d, inverse_sum[row]);
+    for (int64_t j = 0; j < kPanel; j += lanes)
+      StoreF(hn::Mul(Exp(hn::Sub(LoadF(x + j), shift)), scale), x + j);
+  }
 }
 
-void SoftmaxRowBackward(const float* p, float* g, int64_t n) {
+void SoftmaxPanelDot(const float* p, const float* g, int64_t rows, float* sums) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  for (int64_t row = 0; row < rows; ++row, sums += kMaxLanes)
+    for (int64_t j = 0; j < kPanel; j += lanes) {
+      float* sum = sums + j % kMaxLanes;
+      const int64_t i = row * kPanel + j;
+      StoreF(hn::MulAdd(LoadF(p + i), LoadF(g + i), LoadF(sum)), sum);
+    }
+}
+
+void SoftmaxPanelBackward(const float* p, float* g, int64_t rows, const float* dot) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  VF dot = hn::Zero(d);
-  for (int64_t j = 0; j < n; j += lanes) dot = hn::MulAdd(LoadF(p + j), LoadF(g + j), dot);
-  const VF delta = hn::Set(d, Sum(dot));
-  for (int64_t j = 0; j < n; j += lanes)
-    StoreF(hn::Mul(LoadF(p + j), hn::Sub(LoadF(g + j), delta)), g + j);
+  for (int64_t row = 0; row < rows; ++row) {
+    const VF delta = hn::Set(d, dot[row]);
+    for (int64_t j = row * kPanel; j < (row + 1) * kPanel; j += lanes)
+      StoreF(hn::Mul(LoadF(p + j), hn::Sub(LoadF(g + j), delta)), g + j);
+  }
 }
 
-void RoundRow(float* x, int64_t n) {
+void RoundValues(float* x, int64_t n) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   for (int64_t j = 0; j < n; j += lanes) StoreF(RoundToBFloat16(LoadF(x + j)), x + j);
 }
@@ -255,37 +295,50 @@ namespace dcformer::attention {
 HWY_EXPORT(ComposePanelF32);
 HWY_EXPORT(ComposePanelBf16);
 HWY_EXPORT(ComposePanelBackward);
-HWY_EXPORT(SoftmaxRow);
-HWY_EXPORT(SoftmaxRowKnown);
-HWY_EXPORT(SoftmaxRowBackward);
-HWY_EXPORT(RoundRow);
+HWY_EXPORT(SoftmaxPanel);
+HWY_EXPORT(SoftmaxFinish);
+HWY_EXPORT(SoftmaxScales);
+HWY_EXPORT(SoftmaxPanelKnown);
+HWY_EXPORT(SoftmaxPanelDot);
+HWY_EXPORT(SoftmaxPanelBackward);
+HWY_EXPORT(RoundValues);
 HWY_EXPORT(ReduceLanes);
 
 template <>
-void compose_panel(const Tile& in, const Tile& out, int64_t rows, int64_t column, const MixSizes& s,
+void compose_panel(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
                    const MixWeights& w, const float* key, const float* row_scale) {
-  HWY_DYNAMIC_DISPATCH(ComposePanelF32)(in, out, rows, column, s, w, key, row_scale);
+  HWY_DYNAMIC_DISPATCH(ComposePanelF32)(in, out, rows, s, w, key, row_scale);
 }
 template <>
-void compose_panel(const Tile& in, const Tile& out, int64_t rows, int64_t column, const MixSizes& s,
+void compose_panel(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
                    const MixWeights& w, const BFloat16* key, const float* row_scale) {
-  HWY_DYNAMIC_DISPATCH(ComposePanelBf16)(in, out, rows, column, s, w, key, row_scale);
+  HWY_DYNAMIC_DISPATCH(ComposePanelBf16)(in, out, rows, s, w, key, row_scale);
 }
-void compose_panel_backward(const Tile& in, const Tile& d, int64_t rows, int64_t column,
+void compose_panel_backward(const PanelTile& in, const PanelTile& d, int64_t rows,
                             const MixSizes& s, const MixWeights& w, const float* key, float* dquery,
                             float* dkey, float* dbase) {
-  HWY_DYNAMIC_DISPATCH(ComposePanelBackward)(in, d, rows, column, s, w, key, dquery, dkey, dbase);
+  HWY_DYNAMIC_DISPATCH(ComposePanelBackward)(in, d, rows, s, w, key, dquery, dkey, dbase);
 }
-void softmax_row(float* x, int64_t n, float* maximum, float* inverse_sum) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxRow)(x, n, maximum, inverse_sum);
+void softmax_panel(float* x, int64_t rows, float* maximum, float* sums, float* reference) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxPanel)(x, rows, maximum, sums, reference);
 }
-void softmax_row_known(float* x, int64_t n, float maximum, float inverse_sum) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxRowKnown)(x, n, maximum, inverse_sum);
+void softmax_finish(int64_t n, float* maximum, const float* sums, float* inverse_sum) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxFinish)(n, maximum, sums, inverse_sum);
 }
-void softmax_row_backward(const float* p, float* d, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxRowBackward)(p, d, n);
+void softmax_scales(int64_t n, const float* reference, const float* maximum,
+                    const float* inverse_sum, float* scale) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxScales)(n, reference, maximum, inverse_sum, scale);
 }
-void round_row(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(RoundRow)(x, n); }
+void softmax_panel_known(float* x, int64_t rows, const float* maximum, const float* inverse_sum) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxPanelKnown)(x, rows, maximum, inverse_sum);
+}
+void softmax_panel_dot(const float* p, const float* d, int64_t rows, float* sums) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxPanelDot)(p, d, rows, sums);
+}
+void softmax_panel_backward(const float* p, float* d, int64_t rows, const float* dot) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxPanelBackward)(p, d, rows, dot);
+}
+void round_values(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(RoundValues)(x, n); }
 void reduce_lanes(const float* x, int64_t n, float* out) {
   HWY_DYNAMIC_DISPATCH(ReduceLanes)(x, n, out);
 }

@@ -18,7 +18,7 @@ int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) 
   return bytes_per_row * 16 <= 4 << 20 ? 16 : 8;
 }
 
-void fill_row(const Tile& tile, int64_t heads, int64_t row, int64_t begin, int64_t end,
+void fill_row(const PanelTile& tile, int64_t heads, int64_t row, int64_t begin, int64_t end,
               float value) {
   if (begin >= end) return;
   for (int64_t m = 0; m < heads; ++m)
@@ -109,18 +109,20 @@ void check_inputs(const AttentionInputs& in, bool keys_in_pages) {
   for (const AttentionSequence& s : in.sequences) check_sequence(in, s, keys_in_pages);
 }
 
-void fill_hidden(const AttentionInputs& in, const Block& block, const Tile& tile, int64_t heads,
-                 float value) {
-  const int64_t base = block.first_panel() * kPanel;
+void fill_hidden(const AttentionInputs& in, const Block& block, int64_t panel,
+                 const PanelTile& tile, int64_t heads, float value) {
+  const int64_t base = (block.first_panel() + panel) * kPanel;
   for (int64_t row = 0; row < block.rows; ++row) {
     const KeyRange seen = visible_keys(in.mask, *block.sequence, block.first_row + row);
-    fill_row(tile, heads, row, 0, std::min(seen.begin - base, block.columns()), value);
-    fill_row(tile, heads, row, std::max<int64_t>(0, seen.end - base), block.columns(), value);
+    const int64_t begin = std::clamp<int64_t>(seen.begin - base, 0, kPanel);
+    const int64_t end = std::clamp<int64_t>(seen.end - base, begin, kPanel);
+    fill_row(tile, heads, row, 0, begin, value);
+    fill_row(tile, heads, row, end, kPanel, value);
     if (in.mask.query_segments == nullptr) continue;
     const int32_t own = in.mask.query_segments[block.query(row)];
-    for (int64_t j = seen.begin; j < seen.end; ++j)
-      if (in.mask.key_segments[block.sequence->key_begin + j] != own)
-        fill_row(tile, heads, row, j - base, j - base + 1, value);
+    for (int64_t j = begin; j < end; ++j)
+      if (in.mask.key_segments[block.sequence->key_begin + base + j] != own)
+        fill_row(tile, heads, row, j, j + 1, value);
   }
 }
 
@@ -168,13 +170,13 @@ TileSizes::TileSizes(const AttentionInputs& in)
       mix{in.q.n_head / in.composition.n_group, in.composition.rank},
       scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.q.head_dim)))) {}
 
-Tile make_tile(float* memory, int64_t rows, int64_t columns) {
-  const int64_t row_stride = columns + 16;
-  return {memory, rows * row_stride + 16, row_stride};
+Tile make_tile(float* memory, int64_t heads, int64_t rows) {
+  const int64_t head_stride = rows * kPanel + 16;
+  return {memory, head_stride, heads * head_stride};
 }
 
-int64_t tile_numel(int64_t heads, int64_t rows, int64_t columns) {
-  return heads * make_tile(nullptr, rows, columns).head_stride;
+int64_t tile_numel(int64_t heads, int64_t rows, int64_t n_panel) {
+  return n_panel * make_tile(nullptr, heads, rows).panel_stride;
 }
 
 void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group,

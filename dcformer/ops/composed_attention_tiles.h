@@ -23,7 +23,6 @@ struct Block {
   int64_t n_panel() const {
     return key_end > key_begin ? (key_end + kPanel - 1) / kPanel - first_panel() : 0;
   }
-  int64_t columns() const { return n_panel() * kPanel; }
   int64_t query(int64_t row) const { return sequence->query_begin + first_row + row; }
 };
 
@@ -40,9 +39,9 @@ std::vector<Block> blocks_of(const AttentionInputs& inputs, int64_t sequence_ind
 /// Throws Error, naming the argument, for shapes that disagree.
 void check_inputs(const AttentionInputs& inputs, bool keys_in_pages);
 
-/// Sets what each row of the tile does not see to `value`, for all heads.
-void fill_hidden(const AttentionInputs& inputs, const Block& block, const Tile& tile, int64_t heads,
-                 float value);
+/// Sets what each row does not see of a block's panel to `value`, for all heads.
+void fill_hidden(const AttentionInputs& inputs, const Block& block, int64_t panel,
+                 const PanelTile& tile, int64_t heads, float value);
 
 /// Pages of the keys of all sequences, packed f32.
 class PackedPages {
@@ -109,10 +108,10 @@ class Floats {
   float* data_;
 };
 
-/// A tile with memory of its own for `heads` by `rows` by `columns`; strides are padded off powers
-/// of two.
-Tile make_tile(float* memory, int64_t rows, int64_t columns);
-int64_t tile_numel(int64_t heads, int64_t rows, int64_t columns);
+/// A tile of `heads` by `rows` by `n_panel` panels in memory of tile_numel elements; the stride
+/// between heads is padded off powers of two.
+Tile make_tile(float* memory, int64_t heads, int64_t rows);
+int64_t tile_numel(int64_t heads, int64_t rows, int64_t n_panel);
 
 /// Packs rows of one group to [M][rows][padded_dim] f32, times `factor`, zeros beyond head_dim.
 void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group,
@@ -126,41 +125,28 @@ bool stage_mixes(const Composition& composition, int64_t stage);
 MixWeights stage_weights(const Composition& composition, const Block& block, const TileSizes& sizes,
                          int64_t group, int64_t stage, float* packed);
 
-/// Scores of all heads of a group into the tile: products with the keys.
+/// Scores of all heads of a group against a block's panel: products with its keys.
 template <typename T>
-void compute_scores(const Block& block, const TileSizes& sizes, const Panels<T>& panels,
-                    int64_t group, const float* rows, const Tile& tile) {
+void compute_scores(const Block& block, int64_t panel, const TileSizes& sizes,
+                    const Panels<T>& panels, int64_t group, const float* rows,
+                    const PanelTile& tile) {
   for (int64_t m = 0; m < sizes.mix.heads; ++m)
-    for (int64_t p = 0; p < block.n_panel(); ++p)
-      panel_scores<T>(rows + m * block.rows * sizes.padded_dim, block.rows, sizes.padded_dim,
-                      sizes.head_dim, panels.keys(block.first_panel() + p, sizes.kv_head(group, m)),
-                      tile.at(m, 0) + p * kPanel, tile.row_stride);
+    panel_scores<T>(
+        rows + m * block.rows * sizes.padded_dim, block.rows, sizes.padded_dim, sizes.head_dim,
+        panels.keys(block.first_panel() + panel, sizes.kv_head(group, m)), tile.at(m, 0));
 }
 
-/// out = compose_stage(in·row_scale) over all panels; a plain scaled copy where nothing mixes.
+/// o[M][rows][padded_dim] += tile · values, over the keys of a block's panel that the block sees.
 template <typename T>
-void compose_tile(const Block& block, const TileSizes& sizes, const Panels<T>& panels,
-                  int64_t group, int64_t stage, const MixWeights& weights, bool mixes,
-                  const Tile& in, const Tile& out, const float* row_scale) {
-  for (int64_t p = 0; p < block.n_panel(); ++p)
-    compose_panel<T>(in, out, block.rows, p * kPanel, sizes.mix, weights,
-                     mixes ? panels.block(block.first_panel() + p, group, stage) : nullptr,
-                     row_scale);
-}
-
-/// o[M][rows][padded_dim] += tile · values, over the keys that the block sees.
-template <typename T>
-void multiply_values(const Block& block, const TileSizes& sizes, const Panels<T>& panels,
-                     int64_t group, const Tile& tile, float* o) {
+void multiply_values(const Block& block, int64_t panel, const TileSizes& sizes,
+                     const Panels<T>& panels, int64_t group, const PanelTile& tile, float* o) {
+  const int64_t base = (block.first_panel() + panel) * kPanel;
   for (int64_t m = 0; m < sizes.mix.heads; ++m)
-    for (int64_t p = 0; p < block.n_panel(); ++p) {
-      const int64_t base = (block.first_panel() + p) * kPanel;
-      panel_values<T>(tile.at(m, 0) + p * kPanel, block.rows, tile.row_stride,
-                      panels.values(block.first_panel() + p, sizes.kv_head(group, m)),
-                      sizes.padded_dim, std::max<int64_t>(0, block.key_begin - base),
-                      std::min(kPanel, block.key_end - base), o + m * block.rows * sizes.padded_dim,
-                      sizes.padded_dim);
-    }
+    panel_values<T>(tile.at(m, 0), block.rows,
+                    panels.values(block.first_panel() + panel, sizes.kv_head(group, m)),
+                    sizes.padded_dim, std::max<int64_t>(0, block.key_begin - base),
+                    std::min(kPanel, block.key_end - base), o + m * block.rows * sizes.padded_dim,
+                    sizes.padded_dim);
 }
 
 }  // namespace dcformer::attention
