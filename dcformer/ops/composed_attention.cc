@@ -156,10 +156,12 @@ void forward(Context& context, const AttentionInputs& in, const TileSizes& sizes
   std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
     return a.rows * a.n_panel() > b.rows * b.n_panel();
   });
-  parallel_for(context, static_cast<int64_t>(blocks.size()) * sizes.n_group, [&](int64_t i) {
-    const Block& block = blocks[static_cast<size_t>(i / sizes.n_group)];
+  // Group by group: one group's keys and values stay in the cache for all its blocks.
+  const auto n_block = static_cast<int64_t>(blocks.size());
+  parallel_for(context, n_block * sizes.n_group, [&](int64_t i) {
+    const Block& block = blocks[static_cast<size_t>(i % n_block)];
     const Panels<T> panels{&layout, pages[static_cast<size_t>(block.sequence_index)]};
-    ForwardTile<T>(context, in, sizes, block, panels, i % sizes.n_group).run(o, statistics);
+    ForwardTile<T>(context, in, sizes, block, panels, i / n_block).run(o, statistics);
   });
 }
 

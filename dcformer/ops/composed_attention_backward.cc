@@ -10,6 +10,9 @@ namespace {
 
 using namespace attention;
 
+// The most parts that a sequence's queries are cut into: as many threads can work on one sequence.
+constexpr int64_t kLanes = 4;
+
 /// Sums over queries: each lane walks its own blocks in order and adds to its own accumulators,
 /// page by page; the lanes are then added in order. Their number depends on the number of sequences
 /// alone.
@@ -30,6 +33,7 @@ class Accumulators {
                       : sizes.n_group * 2 * heads * heads * 16;
     memory_ =
         Tensor::empty(context, DType::f32, {n_lane, std::max<int64_t>(1, n_page_) * page_numel_});
+    data_ = memory_.data<float>();
     base_ =
         Tensor::zeros(context, DType::f32,
                       {n_lane * static_cast<int64_t>(in.sequences.size()) + 1, base_numel_ + 1});
@@ -38,6 +42,14 @@ class Accumulators {
   /// Sets the pages of one lane and sequence to zero, on the thread that will use them.
   void clear(int64_t lane, int64_t sequence, int64_t n_key) {
     std::fill_n(page(lane, sequence, 0), (n_key + kPanel - 1) / kPanel * page_numel_, 0.0f);
+  }
+  /// Adds all lanes of a page to its first, in order.
+  void add_lanes(int64_t sequence, int64_t panel) {
+    float* sum = page(0, sequence, panel);
+    for (int64_t lane = 1; lane < n_lane_; ++lane) {
+      const float* part = page(lane, sequence, panel);
+      for (int64_t i = 0; i < page_numel_; ++i) sum[i] += part[i];
+    }
   }
   float* dk(int64_t lane, int64_t sequence, int64_t panel, int64_t kv_head) {
     return page(lane, sequence, panel) + kv_head * head_numel_;
@@ -60,9 +72,9 @@ class Accumulators {
 
  private:
   float* page(int64_t lane, int64_t sequence, int64_t panel) {
-    return memory_.data<float>() + (lane * std::max<int64_t>(1, n_page_) +
-                                    first_page_[static_cast<size_t>(sequence)] + panel) *
-                                       page_numel_;
+    return data_ + (lane * std::max<int64_t>(1, n_page_) +
+                    first_page_[static_cast<size_t>(sequence)] + panel) *
+                       page_numel_;
   }
 
   TileSizes sizes_;
@@ -75,6 +87,7 @@ class Accumulators {
   std::vector<int64_t> first_page_;
   Tensor memory_;
   Tensor base_;
+  float* data_;
 };
 
 struct BackwardCall {
@@ -280,27 +293,19 @@ class BackwardTile {
   PanelTile composed_;
 };
 
-// dk, dv and the key-side blocks of one token: the lanes added in order.
+// dk, dv and the key-side blocks of one token, whose page's lanes have been added.
 void write_key_gradients(const BackwardCall& call, int64_t sequence, int64_t key) {
   const AttentionSequence& s = call.in.sequences[static_cast<size_t>(sequence)];
   const TileSizes& sizes = call.sizes;
   const int64_t token = s.key_begin + key;
   const int64_t panel = key / kPanel;
   const int64_t slot = key % kPanel;
-  const auto add_lanes = [&](float* to, int64_t n, auto&& value) {
-    for (int64_t i = 0; i < n; ++i) {
-      float sum = value(0, i);
-      for (int64_t lane = 1; lane < call.sums.n_lane(); ++lane) sum += value(lane, i);
-      to[i] = sum;
-    }
-  };
   for (int64_t h = 0; h < sizes.n_kv_head; ++h) {
-    add_lanes(call.out.dk.at(token, h), sizes.head_dim, [&](int64_t lane, int64_t d) {
-      return call.sums.dk(lane, sequence, panel, h)[slot * sizes.padded_dim + d];
-    });
-    add_lanes(call.out.dv.at(token, h), sizes.head_dim, [&](int64_t lane, int64_t d) {
-      return call.sums.dv(lane, sequence, panel, h)[slot * sizes.padded_dim + d];
-    });
+    const int64_t place = slot * sizes.padded_dim;
+    std::copy_n(call.sums.dk(0, sequence, panel, h) + place, sizes.head_dim,
+                call.out.dk.at(token, h));
+    std::copy_n(call.sums.dv(0, sequence, panel, h) + place, sizes.head_dim,
+                call.out.dv.at(token, h));
   }
   const CompositionView& view = call.in.composition.key;
   if (view.data == nullptr) return;
@@ -308,9 +313,8 @@ void write_key_gradients(const BackwardCall& call, int64_t sequence, int64_t key
   for (int64_t g = 0; g < sizes.n_group; ++g)
     for (int64_t stage = 0; stage < 2; ++stage) {
       float* to = call.out.dkey + (view.at(token, g, stage) - view.data);
-      add_lanes(to, sizes.mix.block(), [&](int64_t lane, int64_t i) {
-        return call.sums.dblock(lane, sequence, panel, g, stage)[i * kPanel + slot];
-      });
+      const float* from = call.sums.dblock(0, sequence, panel, g, stage);
+      for (int64_t i = 0; i < sizes.mix.block(); ++i) to[i] = from[i * kPanel + slot];
       if (!call.in.composition.gates) std::fill(to + gate, to + sizes.mix.block(), 0.0f);
     }
 }
@@ -347,7 +351,7 @@ void composed_attention_backward(Context& context, const AttentionInputs& inputs
   // The same with the parts changed over: do·vᵀ needs v as the keys lie, dA·k needs k as the values
   // lie.
   const PackedPages values(context, inputs, inputs.v, inputs.k, false);
-  const int64_t n_lane = n_sequence >= 8 ? 1 : std::max<int64_t>(1, 8 / n_sequence);
+  const int64_t n_lane = n_sequence >= kLanes ? 1 : kLanes / n_sequence;
   Accumulators sums(context, inputs, sizes, n_lane);
   const BackwardCall call{context, inputs, sizes, statistics, do_, gradients, sums};
   parallel_for(context, n_sequence * n_lane, [&](int64_t task) {
@@ -358,13 +362,15 @@ void composed_attention_backward(Context& context, const AttentionInputs& inputs
     const Panels<float> key_panels{&keys.layout(), keys.pages()[static_cast<size_t>(sequence)]};
     const Panels<float> value_panels{&values.layout(),
                                      values.pages()[static_cast<size_t>(sequence)]};
-    for (size_t b = static_cast<size_t>(lane); b < blocks.size(); b += static_cast<size_t>(n_lane))
-      for (int64_t group = 0; group < sizes.n_group; ++group)
+    for (int64_t group = 0; group < sizes.n_group; ++group)
+      for (size_t b = static_cast<size_t>(lane); b < blocks.size();
+           b += static_cast<size_t>(n_lane))
         BackwardTile(call, blocks[b], key_panels, value_panels, group, lane, task).run();
   });
   for (int64_t s = 0; s < n_sequence; ++s)
-    parallel_chunks(context, inputs.sequences[static_cast<size_t>(s)].n_key, 32,
+    parallel_chunks(context, inputs.sequences[static_cast<size_t>(s)].n_key, kPanel,
                     [&](int64_t begin, int64_t end) {
+                      sums.add_lanes(s, begin / kPanel);
                       for (int64_t key = begin; key < end; ++key) write_key_gradients(call, s, key);
                     });
   add_base_gradients(call, n_sequence * n_lane);

@@ -64,12 +64,29 @@ HWY_INLINE void MixForward(const float* a, const PanelTile& out, int64_t row, in
   }
 }
 
+// Where nothing is mixed: a scaled copy.
+HWY_INLINE void ScalePanel(const PanelTile& in, const PanelTile& out, int64_t rows, int64_t heads,
+                           const float* row_scale) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t m = 0; m < heads; ++m)
+    for (int64_t row = 0; row < rows; ++row) {
+      const VF scale = hn::Set(d, row_scale == nullptr ? 1.0f : row_scale[m * rows + row]);
+      for (int64_t c = 0; c < kPanel; c += lanes)
+        StoreF(hn::Mul(LoadF(in.at(m, row) + c), scale), out.at(m, row) + c);
+    }
+}
+
 template <typename T>
 HWY_INLINE void ComposePanel(const PanelTile& in, const PanelTile& out, int64_t rows,
                              const MixSizes& s, const MixWeights& w, const T* key,
                              const float* row_scale) {
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (w.query == nullptr && key == nullptr && w.base == nullptr) {
+    ScalePanel(in, out, rows, s.heads, row_scale);
+    return;
+  }
   HWY_ALIGN float a[kMaxGroupHeads * kMaxLanes];
   // Rows inside, so that the key weights of these columns stay in the nearest cache for all of
   // them.

@@ -9,13 +9,15 @@ namespace dcformer::attention {
 namespace {
 
 int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) {
-  const int64_t heads = inputs.q.n_head / inputs.composition.n_group;
+  const int64_t heads = TileSizes(inputs).mix.heads;
   int64_t columns = inputs.mask.causal ? std::min(s.n_key, s.start + s.n_query) : s.n_key;
   if (inputs.mask.window > 0) columns = std::min(columns, inputs.mask.window + 2 * kPanel);
   const int64_t bytes_per_row = heads * std::max<int64_t>(columns, kPanel) * 4;
-  // A tile within the second-level cache where that leaves whole register tiles of rows.
-  if (bytes_per_row * 32 <= 1 << 20) return 32;
-  return bytes_per_row * 16 <= 4 << 20 ? 16 : 8;
+  if (heads == 1) return std::clamp<int64_t>((1 << 18) / bytes_per_row / 16 * 16, 16, 64);
+  // Every block of queries reads all keys and values, so that higher blocks read less; the tile itself
+  // is written and read once a pass.
+  if (bytes_per_row * 64 <= 64 << 20) return 64;
+  return bytes_per_row * 32 <= 64 << 20 ? 32 : 16;
 }
 
 void fill_row(const PanelTile& tile, int64_t heads, int64_t row, int64_t begin, int64_t end,
@@ -134,6 +136,19 @@ PageLayout page_layout(const AttentionInputs& in, DType dtype, int64_t n_kv_head
           key_side ? (2 * c.rank + 1) * (in.q.n_head / c.n_group) : 0};
 }
 
+namespace {
+
+// Elements from a page to the next. A head's panels lie one stride apart: where that is a multiple of
+// the size of a cache way, all of them would compete for the same few lines.
+int64_t page_stride(const PageLayout& layout) {
+  constexpr int64_t kWay = 32768;
+  if (layout.numel() < 4 * kWay) return layout.numel();
+  const int64_t panel = layout.head_dim * kPanel;
+  return layout.numel() + ((panel - layout.numel()) % kWay + kWay) % kWay;
+}
+
+}  // namespace
+
 PackedPages::PackedPages(Context& context, const AttentionInputs& in, ConstHeads k, ConstHeads v,
                          bool with_blocks)
     : layout_(page_layout(in, DType::f32, k.n_head, k.head_dim, with_blocks)) {
@@ -143,9 +158,10 @@ PackedPages::PackedPages(Context& context, const AttentionInputs& in, ConstHeads
     first.push_back(n_page);
     n_page += (s.n_key + kPanel - 1) / kPanel;
   }
-  memory_ = Tensor::empty(context, DType::f32, {std::max<int64_t>(n_page, 1), layout_.numel()});
-  for (int64_t p = 0; p < n_page; ++p)
-    pages_.push_back(memory_.data<float>() + p * layout_.numel());
+  const int64_t stride = page_stride(layout_);
+  memory_ = Tensor::empty(context, DType::f32, {std::max<int64_t>(n_page, 1), stride});
+  float* data = memory_.data<float>();
+  for (int64_t p = 0; p < n_page; ++p) pages_.push_back(data + p * stride);
   for (size_t s = 0; s < first.size(); ++s) {
     const int64_t count = (in.sequences[s].n_key + kPanel - 1) / kPanel;
     const std::span<void* const> pages{pages_.data() + first[s], static_cast<size_t>(count)};
@@ -166,8 +182,8 @@ TileSizes::TileSizes(const AttentionInputs& in)
       n_kv_head(in.k.n_head),
       head_dim(in.q.head_dim),
       padded_dim((in.q.head_dim + 15) / 16 * 16),
-      n_group(in.composition.n_group),
-      mix{in.q.n_head / in.composition.n_group, in.composition.rank},
+      n_group(is_plain(in.composition) ? in.q.n_head : in.composition.n_group),
+      mix{in.q.n_head / n_group, in.composition.rank},
       scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.q.head_dim)))) {}
 
 Tile make_tile(float* memory, int64_t heads, int64_t rows) {
@@ -184,6 +200,11 @@ void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int
   visit_dtype(heads.dtype, "composed_attention", [&](auto type) {
     pack_rows_typed(heads.typed<decltype(type)>(), block, sizes, group, factor, packed);
   });
+}
+
+bool is_plain(const Composition& c) {
+  return c.query.data == nullptr && c.key.data == nullptr && c.pre_base == nullptr &&
+         c.post_base == nullptr;
 }
 
 bool stage_mixes(const Composition& c, int64_t stage) {

@@ -117,6 +117,8 @@ int64_t tile_numel(int64_t heads, int64_t rows, int64_t n_panel);
 void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group,
                float factor, float* packed);
 
+/// True where there is nothing to mix with: every head is then a group of its own.
+bool is_plain(const Composition& composition);
 /// True where the stage (0 pre, 1 post) mixes anything.
 bool stage_mixes(const Composition& composition, int64_t stage);
 
