@@ -14,6 +14,8 @@
 namespace dcformer {
 namespace {
 
+namespace fs = std::filesystem;
+
 void sync_path(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC);
   require(fd >= 0, "{}: {}", path, std::strerror(errno));
@@ -23,10 +25,35 @@ void sync_path(const std::string& path, int flags) {
   require(result == 0, "{}: cannot sync: {}", path, std::strerror(code));
 }
 
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// The file that a path stands for: a link stays one, and what it points to is replaced.
+std::string link_target(const std::string& path) {
+  std::error_code error;
+  fs::path target = path;
+  // The system follows no more of them either.
+  for (int i = 0; i < 40 && fs::is_symlink(target, error); ++i)
+    target = target.parent_path() / fs::read_symlink(target, error);
+  return target.string();
+}
+
 }  // namespace
 
+void require_replaceable(const std::string& path) {
+  std::error_code error;
+  require(!fs::exists(path, error) || fs::is_regular_file(path, error), "{}: is not a regular file",
+          path);
+  const std::string folder = folder_of(link_target(path));
+  const bool writable = access(folder.c_str(), W_OK | X_OK) == 0;
+  require(writable, "{}: cannot write: {}: {}", path, folder, std::strerror(errno));
+}
+
 std::string read_file(const std::string& path) {
-  require(!std::filesystem::is_directory(path), "{}: is a folder, expected a file", path);
+  std::error_code error;
+  require(!fs::is_directory(path, error), "{}: is a folder, expected a file", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   require(file.good(), "{}: {}", path, std::strerror(errno == 0 ? EIO : errno));
@@ -36,18 +63,19 @@ std::string read_file(const std::string& path) {
 }
 
 void replace_file(const std::string& path, const std::function<void(const std::string&)>& write) {
-  const std::string beside = path + ".partial";
+  require_replaceable(path);
+  const std::string target = link_target(path);
+  const std::string beside = target + ".partial";
   try {
     write(beside);
     sync_path(beside, O_RDWR);
-    require(std::rename(beside.c_str(), path.c_str()) == 0, "{}: cannot rename: {}", path,
-            std::strerror(errno));
+    const bool renamed = std::rename(beside.c_str(), target.c_str()) == 0;
+    require(renamed, "{}: cannot rename: {}", path, std::strerror(errno));
   } catch (...) {
     std::remove(beside.c_str());
     throw;
   }
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  sync_folder(folder.empty() ? "." : folder);
+  sync_folder(folder_of(target));
 }
 
 void write_all(int fd, const std::string& path, std::string_view bytes) {

@@ -11,13 +11,19 @@ std::string read_file(const std::string& path);
 
 /// Writes a file so that `path` holds either what it held before or all of the new bytes, whatever
 /// happens in between: written beside, synced, renamed, the folder synced. `write` gets the name of
-/// the file to fill. Throws Error naming the file; the unfinished file is removed.
+/// the file to fill. A link is followed. Throws Error naming the file; the unfinished file is
+/// removed.
 void replace_file(const std::string& path, const std::function<void(const std::string&)>& write);
 
 /// The same for bytes at hand.
 void replace_file(const std::string& path, std::string_view bytes);
 
-/// Writes all bytes to an open file that grows at its end. Throws Error naming `path` when it cannot.
+/// Throws Error naming the file where replace_file cannot put one: something else than a regular
+/// file stands there, or the folder is missing or may not be written. For asking before long work.
+void require_replaceable(const std::string& path);
+
+/// Writes all bytes to an open file that grows at its end. Throws Error naming `path` when it
+/// cannot.
 void write_all(int fd, const std::string& path, std::string_view bytes);
 
 /// Makes what was created, renamed or removed in a folder last. Throws Error naming it.

@@ -25,7 +25,8 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   require(fd >= 0, "{}: {}", path, std::strerror(errno));
   const FileDescriptor guard{fd};
   struct stat status {};
-  require(fstat(fd, &status) == 0, "{}: {}", path, std::strerror(errno));
+  const bool known = fstat(fd, &status) == 0;
+  require(known, "{}: {}", path, std::strerror(errno));
   require(S_ISREG(status.st_mode), "{}: not a regular file", path);
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;

@@ -45,7 +45,8 @@ void StepLines::append(const nlohmann::ordered_json& line) const {
 }
 
 void StepLines::sync() const {
-  require(fsync(fd_) == 0, "{}: cannot sync: {}", path_, std::strerror(errno));
+  const bool synced = fsync(fd_) == 0;
+  require(synced, "{}: cannot sync: {}", path_, std::strerror(errno));
 }
 
 void MetricsLog::open(int64_t step, int64_t evaluated_step) {

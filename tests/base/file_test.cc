@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -52,6 +53,45 @@ TEST(ReadFile, NamesWhatItCannotRead) {
               AllOf(HasSubstr(missing), HasSubstr("No such file")));
   EXPECT_THAT(error_of([&] { read_file(folder.path()); }),
               AllOf(HasSubstr(folder.path()), HasSubstr("folder")));
+}
+
+TEST(ReplaceFile, LeavesWhatIsNoFile) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "folder");
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  for (const std::string& path : {folder / "folder", folder / "fifo", std::string("/dev/null")}) {
+    EXPECT_EQ(error_of([&] { replace_file(path, "bytes"); }), path + ": is not a regular file");
+    EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+  }
+}
+
+TEST(ReplaceFile, FollowsLinks) {
+  const TemporaryFolder folder;
+  write_text(folder / "file", "before");
+  std::filesystem::create_directory(folder / "links");
+  std::filesystem::create_symlink("../file", folder / "links/first");
+  std::filesystem::create_symlink(folder / "links/first", folder / "second");
+  std::filesystem::create_symlink("new", folder / "dangling");
+  replace_file(folder / "second", "after");
+  EXPECT_EQ(read_file(folder / "file"), "after");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "links/first"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "second"));
+  replace_file(folder / "dangling", "new");
+  EXPECT_EQ(read_file(folder / "new"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "dangling"));
+}
+
+TEST(ReplaceFile, WhatCannotBeWrittenIsSaidBefore) {
+  const TemporaryFolder folder;
+  write_text(folder / "file", "text");
+  EXPECT_THAT(error_of([&] { require_replaceable(folder / "absent/file"); }),
+              AllOf(HasSubstr(folder / "absent/file"), HasSubstr("No such file")));
+  EXPECT_THAT(error_of([&] { require_replaceable(folder / "file/file"); }),
+              HasSubstr("Not a directory"));
+  require_replaceable(folder / "file");
+  require_replaceable(folder / "new");
+  EXPECT_EQ(read_file(folder / "file"), "text");
 }
 
 TEST(ReplaceFile, WritesAndOverwrites) {
