@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -25,6 +26,16 @@ constexpr const char* kPartial = ".partial";
 constexpr const char* kRemoved = ".removed";
 
 std::string name_of_step(int64_t step) { return fmt::format("step-{:08}", step); }
+
+// "step-00000030" of "step-30" or "30"; another name stays as it is.
+std::string full_name(const std::string& name) {
+  const std::string prefix = "step-";
+  const char* begin = name.data() + (name.starts_with(prefix) ? prefix.size() : 0);
+  const char* end = name.data() + name.size();
+  int64_t step = 0;
+  const auto [rest, error] = std::from_chars(begin, end, step);
+  return error == std::errc() && rest == end ? name_of_step(step) : name;
+}
 
 std::vector<std::pair<std::string, Tensor>> moment_tensors(const Moments& moments) {
   return {{"first_moment", moments.first}, {"second_moment", moments.second}};
@@ -85,6 +96,14 @@ void CheckpointStore::open() {
   entries_.clear();
   const std::string path = path_ + "/checkpoints.json";
   if (!fs::exists(path)) return;
+  try {
+    read_list(path);
+  } catch (const Error& e) {
+    fail("{}; the file may be removed: the checkpoints so far are then kept for ever", e.what());
+  }
+}
+
+void CheckpointStore::read_list(const std::string& path) {
   const nlohmann::json json = read_json_file(path);
   JsonObject object(json, path);
   const nlohmann::json& list = object.raw("checkpoints");
@@ -115,7 +134,7 @@ std::string CheckpointStore::offer(const std::string& broken) const {
 }
 
 std::optional<std::string> CheckpointStore::choose(const std::string& name) {
-  std::string chosen = name;
+  std::string chosen = full_name(name);
   try {
     if (chosen.empty() && fs::exists(path_ + "/latest")) chosen = read_latest(path_);
     // The process ended between the first checkpoint and its pointer.

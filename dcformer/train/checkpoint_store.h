@@ -14,8 +14,8 @@ namespace dcformer {
 /// The checkpoints of a run folder:
 ///   checkpoints/step-N/   a model folder, with optimizer.safetensors and state.json (the run's
 ///                         state, and the size and hash of every other file)
-///   checkpoints.json      the list of those that this run has written, with their validation
-///   losses latest                the name of the newest whole one, written last
+///   checkpoints.json      the list of those that this run has written, with validation losses
+///   latest                the name of the newest whole one, written last
 /// Whatever moment the process ends at, `latest` names a whole checkpoint. Only what the list names
 /// is ever removed. One process at a time may use it (FolderLock).
 class CheckpointStore {
@@ -28,9 +28,9 @@ class CheckpointStore {
   /// damaged list.
   void open();
 
-  /// The checkpoint to go on from, whole: `name` (then named by `latest` from now on), or the
-  /// newest where it is empty; none before the first save. Throws Error for one that is truncated,
-  /// altered or missing, naming the file, and an older whole one where there is any.
+  /// The checkpoint to go on from, whole: `name`, step-N or N (then named by `latest` from now on),
+  /// or the newest where it is empty; none before the first save. Throws Error for one that is
+  /// truncated, altered or missing, naming the file, and an older whole one where there is any.
   std::optional<std::string> choose(const std::string& name);
 
   /// Writes the checkpoint of a step: beside, synced, renamed, `latest` last; then removes what is
@@ -38,8 +38,8 @@ class CheckpointStore {
   void save(const RunState& state, const ModelConfig& config, const Parameters& parameters,
             const Moments& moments, const Tokenizer* tokenizer, std::optional<double> loss);
 
-  /// Removes the checkpoints that are no longer kept once `step` is the newest: older ones, and those of
-  /// later steps, which belong to a future that a resumed run has left behind.
+  /// Removes the checkpoints that are no longer kept once `step` is the newest: older ones, and
+  /// those of later steps, which belong to a future that a resumed run has left behind.
   void prune(int64_t step);
 
   /// Notes the validation loss of a step whose checkpoint, if there is one, was saved before.
@@ -57,6 +57,7 @@ class CheckpointStore {
   };
 
   std::string folder(const std::string& name) const { return path_ + "/checkpoints/" + name; }
+  void read_list(const std::string& path);
   void write_list() const;
   void remove(const std::string& name) const;
   std::string offer(const std::string& broken) const;

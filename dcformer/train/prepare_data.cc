@@ -39,7 +39,10 @@ TrainingData prepare_data(Context& context, const DataConfig& config,
   TrainingData data;
   if (!config.rows.empty()) {
     data.training = RowSet::read(config.rows);
-    if (!config.validation_rows.empty()) data.validation = RowSet::read(config.validation_rows);
+    if (config.validation_rows.empty())
+      spdlog::info("no validation: the run has no data.validation_rows");
+    else
+      data.validation = RowSet::read(config.validation_rows);
     return data;
   }
   const TextSplit split = read_text_split(config.text);
@@ -57,6 +60,8 @@ TrainingData prepare_data(Context& context, const DataConfig& config,
     data.validation_bytes = validation.bytes;
     data.validation =
         RowSet::cut(std::move(validation.ids), config.sequence_length, true, "data.text");
+  } else {
+    spdlog::info("no validation: no text follows the first line break past 95 % of a file");
   }
   return data;
 }

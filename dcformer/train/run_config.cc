@@ -1,6 +1,9 @@
 #include "dcformer/train/run_config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -13,6 +16,7 @@ namespace dcformer {
 namespace {
 
 constexpr int64_t kLarge = int64_t{1} << 40;
+constexpr std::array<const char*, 3> kSections = {"model", "data", "train"};
 
 DataConfig parse_data(const nlohmann::json& json, const std::string& where) {
   JsonObject object(json, where);
@@ -25,6 +29,9 @@ DataConfig parse_data(const nlohmann::json& json, const std::string& where) {
   d.shuffle = object.boolean("shuffle", d.shuffle);
   d.seed = static_cast<uint64_t>(object.integer("seed", 1, 0, INT64_MAX));
   object.require_no_unknown_keys();
+  if (std::find(d.text.begin(), d.text.end(), "") != d.text.end())
+    object.fail_key("text", "the name of a file, or a list of names");
+  if (d.tokenizer.empty()) object.fail_key("tokenizer", "byte, bpe:N or a tokenizer's path");
   require(d.text.empty() != d.rows.empty(), "{}: expected either 'text' or 'rows'", where);
   require(d.validation_rows.empty() || !d.rows.empty(),
           "{}.validation_rows: goes with 'rows'; 'text' keeps its own part for validation", where);
@@ -62,40 +69,55 @@ TrainConfig parse_train(const nlohmann::json& json, const std::string& where) {
   return t;
 }
 
-// "train.learning_rate=1e-3" into the JSON.
+void require_section(const std::string& name, const std::string& where) {
+  require(std::find(kSections.begin(), kSections.end(), name) != kSections.end(),
+          "{}: unknown section '{}', expected one of {}", where, shorten_utf8(name, 60),
+          fmt::join(kSections, ", "));
+}
+
 void put_override(nlohmann::json& json, const std::string& text) {
-  const size_t equals = text.find('=');
-  require(equals != std::string::npos && equals > 0, "--set {}: expected SECTION.KEY=VALUE", text);
-  const std::string path = text.substr(0, equals);
-  const std::string value = text.substr(equals + 1);
-  const size_t dot = path.find('.');
-  require(dot != std::string::npos && dot > 0 && dot + 1 < path.size(),
-          "--set {}: expected SECTION.KEY=VALUE", text);
-  require(find_invalid_utf8(text) == std::string::npos, "--set {}: not valid UTF-8", path);
-  nlohmann::json parsed;
-  try {
-    parsed = parse_json(value, "--set");
-  } catch (const Error&) {
-    parsed = value;
-  }
-  nlohmann::json& section = json[path.substr(0, dot)];
+  const Override o = parse_override(text);
+  nlohmann::json& section = json[o.section];
   if (section.is_null()) section = nlohmann::json::object();
-  require(section.is_object(), "--set {}: '{}' is not a section", text, path.substr(0, dot));
-  section[path.substr(dot + 1)] = parsed;
+  require(section.is_object(), "--set {}: '{}' is not a section", text, o.section);
+  section[o.key] = o.value;
 }
 
 }  // namespace
 
+Override parse_override(const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string path = text.substr(0, equals);
+  const size_t dot = path.find('.');
+  const bool whole =
+      equals != std::string::npos && dot != std::string::npos && dot > 0 && dot + 1 < path.size();
+  require(whole, "{}: expected SECTION.KEY=VALUE", text);
+  require(find_invalid_utf8(text) == std::string::npos, "{}: not valid UTF-8", path);
+  Override o{path.substr(0, dot), path.substr(dot + 1), text.substr(equals + 1)};
+  require_section(o.section, text);
+  try {
+    o.value = parse_json(o.value.get_ref<const std::string&>(), "--set");
+  } catch (const Error&) {
+    // Plain text.
+  }
+  return o;
+}
+
+ModelConfig parse_model_section(nlohmann::json model, const std::string& where) {
+  if (model.is_object() && model.value("vocab_size", nlohmann::json()).is_null())
+    model["vocab_size"] = 1;
+  return parse_model_config(model, where, UnknownKeys::error);
+}
+
 RunConfig parse_run_config(nlohmann::json json, const std::string& where) {
-  JsonObject object(json, where);
+  const JsonObject object(json, where);
   RunConfig config;
-  for (const char* section : {"model", "data", "train"}) object.raw(section);
-  object.require_no_unknown_keys();
+  for (const std::string& name : object.unknown_keys()) require_section(name, where);
   const auto section = [&](const char* name) {
     return json.contains(name) ? json.at(name) : nlohmann::json::object();
   };
   config.model = section("model");
-  require(config.model.is_object(), "{}: model: expected a JSON object", where);
+  parse_model_section(config.model, where + ": model");
   config.data = parse_data(section("data"), where + ": data");
   config.train = parse_train(section("train"), where + ": train");
   config.json = std::move(json);

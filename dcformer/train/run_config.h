@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "dcformer/model/config.h"
+
 namespace dcformer {
 
 /// The `data` section of a run file.
@@ -56,8 +58,8 @@ struct TrainConfig {
 nlohmann::json to_json(const DataConfig& config);
 nlohmann::json to_json(const TrainConfig& config);
 
-/// A run file. The `model` section stays JSON until the tokenizer is known: its `vocab_size` is the
-/// tokenizer's unless given.
+/// A run file. The `model` section, though checked, stays JSON until the tokenizer is known: its
+/// `vocab_size` is the tokenizer's unless given.
 struct RunConfig {
   nlohmann::json model;
   DataConfig data;
@@ -65,6 +67,20 @@ struct RunConfig {
   /// The whole file with the overrides in, as it is written into the run folder.
   nlohmann::json json;
 };
+
+/// One override, `SECTION.KEY=VALUE`: the value is JSON, or else plain text.
+struct Override {
+  std::string section;
+  std::string key;
+  nlohmann::json value;
+};
+
+/// Throws Error, naming `text`, for another form and for a section that run files have not.
+Override parse_override(const std::string& text);
+
+/// The model section of a run file with a vocabulary of 1 where it leaves that to the tokenizer.
+/// `where` names it in messages. Throws Error like parse_model_config.
+ModelConfig parse_model_section(nlohmann::json model, const std::string& where);
 
 /// Reads a run file, `overrides` (`train.learning_rate=1e-3`, values in JSON or plain text) put in.
 /// Relative paths stay as they are (relative to where the tool runs). Throws Error for unknown keys

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "dcformer/model/config.h"
-
 namespace dcformer {
 namespace {
 
@@ -15,12 +13,9 @@ constexpr std::array<const char*, 11> kAllowed = {
     "data.rows",        "data.validation_rows"};
 
 nlohmann::json model_section(const RunConfig& config) {
-  nlohmann::json given = config.model;
-  const bool has_vocabulary = given.contains("vocab_size") && !given.at("vocab_size").is_null();
-  if (!has_vocabulary) given["vocab_size"] = 1;
-  nlohmann::json json = to_json(parse_model_config(given, "model", UnknownKeys::error));
-  // Else it is the tokenizer's.
-  if (!has_vocabulary) json["vocab_size"] = nullptr;
+  nlohmann::json json = to_json(parse_model_section(config.model, "model"));
+  // Without one it is the tokenizer's.
+  json["vocab_size"] = config.model.value("vocab_size", nlohmann::json());
   return json;
 }
 

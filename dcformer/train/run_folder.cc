@@ -1,7 +1,11 @@
 #include "dcformer/train/run_folder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "dcformer/base/check.h"
@@ -30,11 +34,28 @@ void remove_partial_files(const std::string& run) {
     fs::remove(run + "/" + name + ".partial");
 }
 
+// What can be told before the data are read: whether the folder, or what of its path is there, can
+// be written.
+void require_writable(const std::string& path) {
+  std::error_code error;
+  fs::path there = fs::absolute(path, error).lexically_normal();
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  require(fs::is_directory(there, error), "{}: {} is not a folder", path, there.string());
+  const bool writable = access(there.c_str(), W_OK | X_OK) == 0;
+  require(writable, "{}: cannot write: {}: {}", path, there.string(), std::strerror(errno));
+}
+
 }  // namespace
 
+std::string RunFolder::run_file() const {
+  std::string file = path_ + kRunFile;
+  require(fs::exists(file), "{}: holds no run to resume (no run.json)", path_);
+  return file;
+}
+
 void RunFolder::require_new() const {
+  require_writable(path_);
   if (!fs::exists(path_)) return;
-  require(fs::is_directory(path_), "{}: is not a folder", path_);
   for (const auto& entry : fs::directory_iterator(path_))
     require(is_trace_of_a_start(entry), "{}: {}", path_,
             fs::exists(path_ + kRunFile)
@@ -52,8 +73,7 @@ void RunFolder::create(const RunConfig& run) {
 }
 
 RunConfig RunFolder::open() {
-  const std::string file = path_ + kRunFile;
-  require(fs::exists(file), "{}: holds no run to resume (no run.json)", path_);
+  const std::string file = run_file();
   lock_.emplace(path_);
   remove_partial_files(path_);
   fs::create_directories(path_ + "/checkpoints");

@@ -20,9 +20,11 @@ class RunFolder {
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
+  /// The path of its run file. Throws Error where there is none, and so no run to resume.
+  std::string run_file() const;
 
   /// Throws Error unless a new run can begin there: the folder is absent, empty, or holds what a
-  /// start that did not get as far as run.json has left.
+  /// start that did not get as far as run.json has left; and it can be written, or made.
   void require_new() const;
   /// Makes the folder of a new run and locks it.
   void create(const RunConfig& run);

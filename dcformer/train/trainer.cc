@@ -81,6 +81,9 @@ void Trainer::prepare_model(const std::optional<std::string>& checkpoint) {
   const std::string data_hash = data_.hash();
   if (checkpoint) {
     state_ = verify_checkpoint(*checkpoint);
+    require(config_.train.steps >= state_.step,
+            "train.steps: {} is less than the {} steps that are done", config_.train.steps,
+            state_.step);
     require(state_.data_hash == data_hash,
             "{}: the data are not those that the run began with (their hash differs)",
             folder_.path());
@@ -216,18 +219,33 @@ void Trainer::evaluate_and_log(const TrainerHooks& hooks) {
   const auto result = evaluate(context_, *model_, *data_.validation, config_.train.batch_size,
                                data_.validation_bytes, hooks.interrupted);
   if (!result) return;
+  const bool finite = std::isfinite(result->loss);
+  if (!finite) {
+    const std::string what =
+        fmt::format("step {}: the validation loss is {}", state_.step, result->loss);
+    require(options_.on_nan == OnNan::skip,
+            "{}; training stops, the last checkpoint stays (--on-nan skip goes on)", what);
+    spdlog::warn("{}", what);
+  }
   last_evaluation_ = result;
   state_.evaluated_step = state_.step;
   log_.write(state_.step, *result);
-  if (saved_step_ == state_.step) checkpoints_.note_loss(state_.step, result->loss);
+  if (finite && saved_step_ == state_.step) checkpoints_.note_loss(state_.step, result->loss);
   if (hooks.on_evaluation) hooks.on_evaluation(state_.step, *result);
 }
 
 // The log first: a checkpoint's steps all have their lines.
 void Trainer::save() {
   if (saved_step_ == state_.step) return;
+  if (state_.n_skipped_in_a_row > 0) {
+    spdlog::warn("step {}: not saved, since its update was skipped; {}", state_.step,
+                 saved_step_ < 0 ? std::string("there is no checkpoint yet")
+                                 : fmt::format("the checkpoint of step {} stays", saved_step_));
+    return;
+  }
   log_.sync();
-  const bool evaluated = last_evaluation_ && state_.evaluated_step == state_.step;
+  const bool evaluated = last_evaluation_ && state_.evaluated_step == state_.step &&
+                         std::isfinite(last_evaluation_->loss);
   checkpoints_.save(state_, model_->config(), model_->parameters(), moments_, data_.tokenizer.get(),
                     evaluated ? std::optional(last_evaluation_->loss) : std::nullopt);
   saved_step_ = state_.step;
@@ -239,13 +257,13 @@ void Trainer::run(const TrainerHooks& hooks) {
   const auto interrupted = [&] { return hooks.interrupted && hooks.interrupted(); };
   while (true) {
     if (evaluation_is_due() && !interrupted()) evaluate_and_log(hooks);
-    if (is_due(t.save_every, state_.step)) save();
-    if (state_.step >= end || interrupted()) break;
+    const bool last = state_.step >= end || interrupted();
+    if (last || is_due(t.save_every, state_.step)) save();
+    if (last) break;
     const StepMetrics m = update();
     log_.write(m);
     if (hooks.on_step) hooks.on_step(m);
   }
-  save();
 }
 
 }  // namespace dcformer

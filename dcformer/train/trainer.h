@@ -17,7 +17,8 @@
 
 namespace dcformer {
 
-/// What to do with an update whose loss or gradient is not finite.
+/// What to do with an update whose loss or gradient is not finite. An evaluation that is not finite
+/// stops too, or is warned about.
 enum class OnNan : uint8_t { stop, skip };
 
 /// With OnNan::skip: the most updates in a row that are skipped.
@@ -52,15 +53,18 @@ class Trainer {
   Trainer(Context& context, RunConfig config, const std::string& folder,
           const TrainerOptions& options);
 
-  /// Trains until the end, until `stop_after`, or until it is interrupted; then saves. Throws Error
-  /// when a file cannot be written, and for values that are not finite; the last checkpoint is then
-  /// whole.
+  /// Trains until the end, until `stop_after`, or until it is interrupted; then saves. After an
+  /// update that was skipped nothing is saved, and the checkpoint before stays the newest. Throws
+  /// Error when a file cannot be written, and for values that are not finite; the last checkpoint
+  /// is then whole.
   void run(const TrainerHooks& hooks);
 
   /// The validation set's figures after the steps so far; none where the run has no such set.
   std::optional<Evaluation> evaluation();
 
   int64_t step() const { return state_.step; }
+  /// The step of the newest checkpoint; -1: there is none.
+  int64_t saved_step() const { return saved_step_; }
   int64_t n_skipped() const { return state_.n_skipped; }
   bool finished() const { return state_.step >= config_.train.steps; }
   const RunConfig& config() const { return config_; }

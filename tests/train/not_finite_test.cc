@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "dcformer/io/json_file.h"
 #include "dcformer/io/safetensors.h"
 #include "tests/io/expect_error.h"
 #include "tests/train/small_training.h"
@@ -18,7 +19,7 @@ using test::with_its_json;
 /// Rows of ids of which row 2 alone has the id 7, whose embedding is no number.
 struct FaultyRows {
   explicit FaultyRows(Context& context) {
-    config = small_run("", "f32", 1);
+    config = small_run("no text", "f32", 1);
     config.model["vocab_size"] = 12;
     config.data.text.clear();
     config.data.rows = folder / "rows.safetensors";
@@ -100,6 +101,62 @@ TEST(NotFinite, SkipsAtMostTenInARow) {
   options.on_nan = OnNan::skip;
   test::expect_error([&] { run_once(context, config, problem.folder / "run", options); },
                      {"step 11: ", "10 updates in a row were skipped"});
+}
+
+// A checkpoint after an update that was skipped would count it as the newest state that is good.
+TEST(NotFinite, NothingIsSavedAfterASkippedUpdate) {
+  Context context(2);
+  const FaultyRows problem(context);
+  RunConfig config = problem.config;
+  config.train.steps = 5;
+  TrainerOptions options{false, problem.faulty, 0};
+  options.on_nan = OnNan::skip;
+  const std::string run = problem.folder / "run";
+  Trainer trainer(context, config, run, options);
+  test::run(trainer);
+  EXPECT_EQ(trainer.step(), 5);
+  EXPECT_EQ(trainer.saved_step(), 4);
+  EXPECT_EQ(verify_checkpoint(model_folder(run)).step, 4);
+  EXPECT_FALSE(std::filesystem::exists(run + "/checkpoints/step-00000002"));
+  EXPECT_FALSE(std::filesystem::exists(run + "/checkpoints/step-00000005"));
+}
+
+/// A run whose validation rows alone meet the value that is no number.
+RunConfig with_faulty_validation(Context& context, const FaultyRows& problem) {
+  RunConfig config = problem.config;
+  config.data.validation_rows = config.data.rows;
+  config.data.rows = problem.folder / "sound.safetensors";
+  const Tensor rows = Tensor::zeros(context, DType::i32, {6, 9});
+  write_safetensors(config.data.rows, {{"rows", rows}});
+  config.train.evaluate_every = 3;
+  return config;
+}
+
+TEST(NotFinite, AnEvaluationStopsBeforeItsStepIsSaved) {
+  Context context(2);
+  const FaultyRows problem(context);
+  const std::string run = problem.folder / "run";
+  test::expect_error(
+      [&] {
+        run_once(context, with_faulty_validation(context, problem), run,
+                 {false, problem.faulty, 0});
+      },
+      {"step 3: the validation loss is nan", "the last checkpoint stays"});
+  EXPECT_EQ(verify_checkpoint(model_folder(run)).step, 2);
+  EXPECT_FALSE(std::filesystem::exists(run + "/checkpoints/step-00000003"));
+}
+
+TEST(NotFinite, AnEvaluationThatIsSkippedGivesItsCheckpointNoLoss) {
+  Context context(2);
+  const FaultyRows problem(context);
+  TrainerOptions options{false, problem.faulty, 0};
+  options.on_nan = OnNan::skip;
+  const std::string run = problem.folder / "run";
+  const auto metrics = run_once(context, with_faulty_validation(context, problem), run, options);
+  EXPECT_EQ(metrics.size(), 6u);
+  EXPECT_EQ(verify_checkpoint(model_folder(run)).step, 6);
+  for (const auto& entry : read_json_file(run + "/checkpoints.json").at("checkpoints"))
+    EXPECT_FALSE(entry.contains("loss")) << entry;
 }
 
 TEST(NotFinite, NamesTheGradient) {
