@@ -74,7 +74,13 @@ int main(int argc, char** argv) {
   app.add_option("group", group, "The group to run (default: all)")
       ->check(CLI::IsMember(dcformer::bench::groups()));
   app.add_option("--output", output, "JSON file for the figures")->required();
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 2;
+  }
   try {
     dcformer::bench::run(group, output);
   } catch (const std::exception& e) {
