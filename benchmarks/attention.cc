@@ -26,7 +26,7 @@ class AttentionProblem {
     inputs_.q = q_.heads(heads);
     inputs_.k = k_.heads(heads);
     inputs_.v = v_.heads(heads);
-    inputs_.mask.window = window;
+    if (window > 0) inputs_.mask.window = window;
     inputs_.sequences = {&sequence_, 1};
     if (!composed) return;
     constexpr int64_t kRank = 2;

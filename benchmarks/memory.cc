@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include "dcformer/base/check.h"
 
 #include <array>
 #include <cstdio>

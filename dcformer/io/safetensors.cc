@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/base/mapped_file.h"
 #include "dcformer/io/json_file.h"

@@ -85,7 +85,7 @@ AttentionInputs AttentionLayer::inputs(const Projected& p, const Tensor& weights
                                        const PassInputs& pass,
                                        std::span<const AttentionSequence> sequences) const {
   AttentionMask mask;
-  mask.window = config_.window(layer_);
+  if (const int64_t window = config_.window(layer_); window > 0) mask.window = window;
   if (!pass.batch.segments.empty())
     mask.query_segments = mask.key_segments = pass.batch.segments.data();
   return {p.q.heads(config_.n_head),

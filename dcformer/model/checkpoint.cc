@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/io/json_file.h"
 #include "dcformer/io/safetensors.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dcformer/base/check.h"
 #include "dcformer/ops/add.h"
 #include "dcformer/ops/convert.h"
 #include "dcformer/ops/embedding.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/base/random.h"
 #include "dcformer/ops/convert.h"

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "dcformer/base/check.h"
 #include "dcformer/tensor/tensor.h"
 
 namespace dcformer {

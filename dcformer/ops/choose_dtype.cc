@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
+#include <limits>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/isa.h"
 #include "dcformer/ops/gemm.h"
 #include "dcformer/tensor/tensor.h"
@@ -15,22 +16,32 @@ namespace {
 
 // bf16 rounds its operands, so it has to be worth it.
 constexpr double kWorthwhile = 1.2;
+constexpr int kRounds = 25;
 
-double product_rate(Context& context, DType dtype) {
-  constexpr int64_t n = 768;
-  const Tensor a = Tensor::zeros(context, dtype, {n, n});
-  const Tensor b = Tensor::zeros(context, dtype, {n, n});
-  const Tensor c = Tensor::empty(context, DType::f32, {n, n});
-  std::vector<double> seconds;
-  for (int i = 0; i < 7; ++i) {
+/// A product of matrices of one type, timed again and again.
+class TimedProduct {
+ public:
+  TimedProduct(Context& context, DType dtype)
+      : context_(context),
+        a_(Tensor::zeros(context, dtype, {kSize, kSize})),
+        b_(Tensor::zeros(context, dtype, {kSize, kSize})),
+        c_(Tensor::empty(context, DType::f32, {kSize, kSize})) {}
+
+  void run() {
     const auto begin = std::chrono::steady_clock::now();
-    gemm(context, Gemm{a.matrix(), false, b.matrix(), true, c.matrix(), false});
-    seconds.push_back(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    gemm(context_, Gemm{a_.matrix(), false, b_.matrix(), true, c_.matrix(), false});
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    // Other work on the machine only ever makes it longer.
+    least_ = std::min(least_, taken.count());
   }
-  std::nth_element(seconds.begin(), seconds.begin() + 3, seconds.end());
-  return 2e-9 * n * n * n / seconds[3];
-}
+  double gflops() const { return 2e-9 * kSize * kSize * kSize / least_; }
+
+ private:
+  static constexpr int64_t kSize = 768;
+  Context& context_;
+  Tensor a_, b_, c_;
+  double least_ = std::numeric_limits<double>::infinity();
+};
 
 }  // namespace
 
@@ -42,8 +53,15 @@ DType choose_compute_dtype(Context& context, const std::string& text) {
     spdlog::info("dtype auto: f32 (this processor has no bf16 products)");
     return DType::f32;
   }
-  const double f32 = product_rate(context, DType::f32);
-  const double bf16 = product_rate(context, DType::bf16);
+  TimedProduct f32_product(context, DType::f32);
+  TimedProduct bf16_product(context, DType::bf16);
+  // In turn: a slow moment meets both.
+  for (int i = 0; i < kRounds; ++i) {
+    f32_product.run();
+    bf16_product.run();
+  }
+  const double f32 = f32_product.gflops();
+  const double bf16 = bf16_product.gflops();
   const DType choice = bf16 > kWorthwhile * f32 ? DType::bf16 : DType::f32;
   spdlog::info("dtype auto: {} (products run at {:.0f} GFLOP/s in f32, {:.0f} in bf16)",
                name_of(choice), f32, bf16);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/composed_attention_tiles.h"
 
@@ -165,12 +166,6 @@ void forward(Context& context, const AttentionInputs& in, const TileSizes& sizes
   });
 }
 
-void check_output(const AttentionInputs& in, Heads o) {
-  require(o.n_token == in.q.n_token && o.n_head == in.q.n_head && o.head_dim == in.q.head_dim,
-          "composed_attention: expected o [N,H,D] = [{},{},{}], got [{},{},{}]", in.q.n_token,
-          in.q.n_head, in.q.head_dim, o.n_token, o.n_head, o.head_dim);
-}
-
 }  // namespace
 
 void write_pages(const PageLayout& layout, std::span<void* const> pages, int64_t position,
@@ -194,7 +189,7 @@ void write_pages(const PageLayout& layout, std::span<void* const> pages, int64_t
 void composed_attention(Context& context, const AttentionInputs& inputs, Heads o,
                         float* statistics) {
   check_inputs(inputs, false);
-  check_output(inputs, o);
+  check_output(inputs, o, false);
   const PackedPages packed(context, inputs, inputs.k, inputs.v, true);
   forward<float>(context, inputs, TileSizes(inputs), packed.layout(), packed.pages(), o,
                  statistics);
@@ -204,7 +199,7 @@ void composed_attention_paged(Context& context, const AttentionInputs& inputs,
                               const PageLayout& layout,
                               std::span<const std::span<void* const>> pages, Heads o) {
   check_inputs(inputs, true);
-  check_output(inputs, o);
+  check_output(inputs, o, true);
   require(pages.size() == inputs.sequences.size(),
           "composed_attention: expected page tables of {} sequences, got {}",
           inputs.sequences.size(), pages.size());

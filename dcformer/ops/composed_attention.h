@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "dcformer/base/context.h"
-#include "dcformer/tensor/tensor.h"
+#include "dcformer/tensor/view.h"
 
 namespace dcformer {
 
@@ -59,11 +60,11 @@ struct AttentionSequence {
   int64_t start = 0;
 };
 
-/// What a query sees. Causal: keys up to its own position; a window of W (0: none) keeps exactly W
-/// keys and implies causal; segments (null: none): keys of an equal number.
+/// What a query sees. Causal: keys up to its own position; a window of W >= 1 keeps exactly W keys
+/// and needs `causal`; segments (null: none), one a token of q and of k: keys of an equal number.
 struct AttentionMask {
   bool causal = true;
-  int64_t window = 0;
+  std::optional<int64_t> window;
   const int32_t* query_segments = nullptr;
   const int32_t* key_segments = nullptr;
 };

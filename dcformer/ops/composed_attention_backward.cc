@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/composed_attention.h"
 #include "dcformer/ops/composed_attention_tiles.h"
@@ -339,11 +340,7 @@ void composed_attention_backward(Context& context, const AttentionInputs& inputs
                                  const float* statistics, HeadView<const float> do_,
                                  const AttentionGradients& gradients) {
   check_inputs(inputs, false);
-  require(do_.n_token == inputs.q.n_token && do_.n_head == inputs.q.n_head &&
-              do_.head_dim == inputs.q.head_dim,
-          "composed_attention_backward: expected do [N,H,D] = [{},{},{}], got [{},{},{}]",
-          inputs.q.n_token, inputs.q.n_head, inputs.q.head_dim, do_.n_token, do_.n_head,
-          do_.head_dim);
+  check_gradients(inputs, do_, gradients);
   const auto n_sequence = static_cast<int64_t>(inputs.sequences.size());
   if (n_sequence == 0) return;
   const TileSizes sizes(inputs);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 
 namespace dcformer::attention {
@@ -11,11 +12,11 @@ namespace {
 int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) {
   const int64_t heads = TileSizes(inputs).mix.heads;
   int64_t columns = inputs.mask.causal ? std::min(s.n_key, s.start + s.n_query) : s.n_key;
-  if (inputs.mask.window > 0) columns = std::min(columns, inputs.mask.window + 2 * kPanel);
+  if (inputs.mask.window) columns = std::min(columns, *inputs.mask.window + 2 * kPanel);
   const int64_t bytes_per_row = heads * std::max<int64_t>(columns, kPanel) * 4;
   if (heads == 1) return std::clamp<int64_t>((1 << 18) / bytes_per_row / 16 * 16, 16, 64);
-  // Every block of queries reads all keys and values, so that higher blocks read less; the tile itself
-  // is written and read once a pass.
+  // Every block of queries reads all keys and values, so that higher blocks read less; the tile
+  // itself is written and read once a pass.
   if (bytes_per_row * 64 <= 64 << 20) return 64;
   return bytes_per_row * 32 <= 64 << 20 ? 32 : 16;
 }
@@ -39,32 +40,13 @@ void pack_rows_typed(HeadView<const T> heads, const Block& block, const TileSize
     }
 }
 
-void check_heads(const char* name, ConstHeads h, int64_t n_head, int64_t head_dim, DType dtype) {
-  require(h.n_head == n_head && h.head_dim == head_dim,
-          "composed_attention: expected {} [S,H,D] = [{},{},{}], got [{},{},{}]", name, h.n_token,
-          n_head, head_dim, h.n_token, h.n_head, h.head_dim);
-  require(h.dtype == dtype, "composed_attention: {} is {}, expected {}", name, name_of(h.dtype),
-          name_of(dtype));
-}
-
-void check_sequence(const AttentionInputs& inputs, const AttentionSequence& s, bool keys_in_pages) {
-  require(s.n_query >= 0 && s.n_key >= 0 && s.query_begin >= 0 && s.key_begin >= 0 && s.start >= 0,
-          "composed_attention: a sequence has a negative length or place");
-  require(s.query_begin + s.n_query <= inputs.q.n_token,
-          "composed_attention: a sequence's queries end at {}, expected at most {}",
-          s.query_begin + s.n_query, inputs.q.n_token);
-  require(keys_in_pages || s.key_begin + s.n_key <= inputs.k.n_token,
-          "composed_attention: a sequence's keys end at {}, expected at most {}",
-          s.key_begin + s.n_key, inputs.k.n_token);
-}
-
 }  // namespace
 
 KeyRange visible_keys(const AttentionMask& mask, const AttentionSequence& s, int64_t row) {
   const int64_t position = s.start + row;
   KeyRange range{0, s.n_key};
   if (mask.causal) range.end = std::min(s.n_key, position + 1);
-  if (mask.window > 0) range.begin = std::max<int64_t>(0, position - mask.window + 1);
+  if (mask.window) range.begin = std::max<int64_t>(0, position - *mask.window + 1);
   range.begin = std::min(range.begin, range.end);
   return range;
 }
@@ -80,35 +62,6 @@ std::vector<Block> blocks_of(const AttentionInputs& inputs, int64_t index) {
     blocks.push_back(block);
   }
   return blocks;
-}
-
-void check_inputs(const AttentionInputs& in, bool keys_in_pages) {
-  const Composition& c = in.composition;
-  require(in.q.data != nullptr && in.q.n_head > 0 && in.q.head_dim > 0,
-          "composed_attention: q is empty, expected [N,H,D]");
-  if (!keys_in_pages) {
-    require(in.k.n_head > 0 && in.q.n_head % in.k.n_head == 0,
-            "composed_attention: k has {} heads, expected a divisor of {}", in.k.n_head,
-            in.q.n_head);
-    check_heads("k", in.k, in.k.n_head, in.q.head_dim, in.q.dtype);
-    check_heads("v", in.v, in.k.n_head, in.q.head_dim, in.q.dtype);
-    require(in.v.n_token == in.k.n_token, "composed_attention: expected v of {} keys, got {}",
-            in.k.n_token, in.v.n_token);
-  }
-  require(c.n_group > 0 && in.q.n_head % c.n_group == 0,
-          "composed_attention: {} groups, expected a divisor of {} heads", c.n_group, in.q.n_head);
-  require(in.q.n_head / c.n_group <= kMaxGroupHeads,
-          "composed_attention: groups of {} heads, expected at most {}", in.q.n_head / c.n_group,
-          kMaxGroupHeads);
-  require(c.rank >= 0 && c.rank <= kMaxRank, "composed_attention: rank is {}, expected 0 to {}",
-          c.rank, kMaxRank);
-  require(in.mask.window >= 0,
-          "composed_attention: window is {}, expected at least 1 (or 0 for none)", in.mask.window);
-  require(in.mask.window == 0 || in.mask.causal,
-          "composed_attention: a window needs causal attention");
-  require((in.mask.query_segments == nullptr) == (in.mask.key_segments == nullptr),
-          "composed_attention: segments are needed for both queries and keys, or for neither");
-  for (const AttentionSequence& s : in.sequences) check_sequence(in, s, keys_in_pages);
 }
 
 void fill_hidden(const AttentionInputs& in, const Block& block, int64_t panel,
@@ -138,8 +91,8 @@ PageLayout page_layout(const AttentionInputs& in, DType dtype, int64_t n_kv_head
 
 namespace {
 
-// Elements from a page to the next. A head's panels lie one stride apart: where that is a multiple of
-// the size of a cache way, all of them would compete for the same few lines.
+// Elements from a page to the next. A head's panels lie one stride apart: where that is a multiple
+// of the size of a cache way, all of them would compete for the same few lines.
 int64_t page_stride(const PageLayout& layout) {
   constexpr int64_t kWay = 32768;
   if (layout.numel() < 4 * kWay) return layout.numel();

@@ -5,6 +5,7 @@
 
 #include "dcformer/ops/composed_attention.h"
 #include "dcformer/ops/composed_attention_kernels.h"
+#include "dcformer/tensor/tensor.h"
 
 /// What the forward and backward passes of composed attention share: which keys a block of queries
 /// sees, the pages that hold them, and the first half of a tile's life.
@@ -38,6 +39,11 @@ std::vector<Block> blocks_of(const AttentionInputs& inputs, int64_t sequence_ind
 
 /// Throws Error, naming the argument, for shapes that disagree.
 void check_inputs(const AttentionInputs& inputs, bool keys_in_pages);
+/// The same for an output that is null, or shares memory with an input.
+void check_output(const AttentionInputs& inputs, Heads o, bool keys_in_pages);
+/// The same for the gradients, which may not share memory with each other either.
+void check_gradients(const AttentionInputs& inputs, HeadView<const float> do_,
+                     const AttentionGradients& gradients);
 
 /// Sets what each row does not see of a block's panel to `value`, for all heads.
 void fill_hidden(const AttentionInputs& inputs, const Block& block, int64_t panel,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/lanes.h"
 #include "dcformer/ops/linear.h"

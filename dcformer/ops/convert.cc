@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/convert_kernels.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/cross_entropy_kernels.h"
 #include "dcformer/tensor/tensor.h"

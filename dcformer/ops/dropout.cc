@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/random.h"
 #include "dcformer/ops/lanes.h"
 

@@ -1,5 +1,6 @@
 #include "dcformer/ops/embedding.h"
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/convert.h"
 #include "dcformer/ops/lanes.h"

@@ -1,5 +1,6 @@
 #include "dcformer/ops/gelu.h"
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/gelu_kernels.h"
 #include "dcformer/ops/lanes.h"

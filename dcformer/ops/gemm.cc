@@ -8,6 +8,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/isa.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/convert.h"

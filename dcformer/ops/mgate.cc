@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/lanes.h"
 

@@ -1,5 +1,6 @@
 #include "dcformer/ops/swiglu.h"
 
+#include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/lanes.h"
 #include "dcformer/ops/swiglu_kernels.h"

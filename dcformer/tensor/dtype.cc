@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "dcformer/base/check.h"
+
 namespace dcformer {
 
 size_t size_of(DType dtype) {
@@ -60,6 +62,10 @@ Float16::operator float() const {
   }
   const uint32_t wide_exponent = exponent == 31 ? 255 : exponent + 112;
   return std::bit_cast<float>(sign | wide_exponent << 23 | fraction << 13);
+}
+
+void fail_dtype(std::string_view what, DType got, std::string_view expected) {
+  fail("{}: expected {}, got {}", what, expected, name_of(got));
 }
 
 }  // namespace dcformer

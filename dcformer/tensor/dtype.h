@@ -6,7 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "dcformer/base/check.h"
+#include "dcformer/base/error.h"
 
 namespace dcformer {
 
@@ -60,6 +60,14 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<U, bool>) return DType::boolean;
 }
 
+/// Throws Error: "WHAT: expected EXPECTED, got bf16". (Out of line: what is installed needs no
+/// formatting library.)
+[[noreturn]] void fail_dtype(std::string_view what, DType got, std::string_view expected);
+inline void require_dtype(std::string_view what, DType got, DType expected) {
+  if (got != expected) [[unlikely]]
+    fail_dtype(what, got, name_of(expected));
+}
+
 /// Calls f(T{}) with the static type of a compute dtype (f32 or bf16): the one place where a
 /// run-time type of activations becomes a static one. Throws Error for another type, naming
 /// `where`.
@@ -80,7 +88,7 @@ decltype(auto) visit_dtype(DType dtype, std::string_view where, F&& f) {
     case DType::boolean:
       break;
   }
-  fail("{}: expected f32 or bf16, got {}", where, name_of(dtype));
+  fail_dtype(where, dtype, "f32 or bf16");
 }
 
 }  // namespace dcformer

@@ -1,5 +1,7 @@
 #include "dcformer/tensor/tensor.h"
 
+#include "dcformer/base/check.h"
+
 #include <cstring>
 
 namespace dcformer {

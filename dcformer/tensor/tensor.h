@@ -40,8 +40,7 @@ class Tensor {
   /// The elements. Throws Error when T is not the tensor's type.
   template <typename T>
   T* data() const {
-    require(dtype_ == dtype_of<T>(), "tensor is {}, expected {}", name_of(dtype_),
-            name_of(dtype_of<T>()));
+    require_dtype("tensor", dtype_, dtype_of<T>());
     return reinterpret_cast<T*>(buffer_.get());
   }
   template <typename T>

@@ -70,8 +70,7 @@ struct AnyMatrix {
   template <typename T>
   auto typed() const {
     using U = std::conditional_t<kConst, const T, T>;
-    require(dtype == dtype_of<T>(), "matrix view is {}, expected {}", name_of(dtype),
-            name_of(dtype_of<T>()));
+    require_dtype("matrix view", dtype, dtype_of<T>());
     return MatrixView<U>{static_cast<U*>(data), rows, cols, stride};
   }
 
@@ -128,8 +127,7 @@ struct AnyHeads {
   template <typename T>
   auto typed() const {
     using U = std::conditional_t<kConst, const T, T>;
-    require(dtype == dtype_of<T>(), "head view is {}, expected {}", name_of(dtype),
-            name_of(dtype_of<T>()));
+    require_dtype("head view", dtype, dtype_of<T>());
     return HeadView<U>{static_cast<U*>(data), n_token, n_head, head_dim, token_stride, head_stride};
   }
 };

@@ -60,7 +60,7 @@ TEST(ModelConfig, ReadsEveryKey) {
     "use_dcmha": true, "n_groups": 3, "rank": 1, "pre_compose": false, "post_compose": false,
     "query_compose": false, "key_compose": false, "gates": false, "dynamic_compose": false,
     "base_projection": true, "norm": "rms", "position": "rope", "use_parallel_residual": false,
-    "use_linear_bias": false, "tie_word_embeddings": false, "dropout": 0, "dynamic_dropout": 0.0})");
+    "use_linear_bias": false, "tie_word_embeddings": false, "dropout": 0.25, "dynamic_dropout": 0.5})");
   const auto check = [](const ModelConfig& m) {
     EXPECT_EQ(m.vocab_size, 61);
     EXPECT_EQ(m.dim, 48);
@@ -173,10 +173,14 @@ TEST(ModelConfig, RefusesWrongTypesAndRanges) {
     for (const char* value : {"0", "\"true\"", "[]"})
       expect_refused(fmt::format(R"({{"{}": {}}})", key, value),
                      {fmt::format(".{}: expected true or false", key), value});
-  for (const char* key : {"norm_eps", "qk_norm_eps", "rotary_pct", "dropout"})
+  for (const char* key : {"norm_eps", "qk_norm_eps", "rotary_pct"})
     for (const char* value : {"-0.1", "1.1", "\"x\"", "true"})
       expect_refused(fmt::format(R"({{"{}": {}}})", key, value),
                      {fmt::format(".{}", key), "a number from 0 to 1"});
+  for (const char* key : {"dropout", "dynamic_dropout"})
+    for (const char* value : {"-0.1", "1", "\"x\"", "true"})
+      expect_refused(fmt::format(R"({{"{}": {}}})", key, value),
+                     {fmt::format(".{}", key), "a number from 0 to 0.99"});
   expect_refused(R"({"rope_base": 0.5})", {".rope_base"});
   expect_refused(R"({"gelu": "relu"})", {".gelu", "erf, tanh"});
   expect_refused(R"({"rank": 9})", {".rank", "from 1 to 8"});
@@ -190,8 +194,6 @@ TEST(ModelConfig, RefusesWhatIsNotThereYet) {
   expect_refused(R"({"use_parallel_residual": true})", {".use_parallel_residual"});
   expect_refused(R"({"use_linear_bias": true})", {".use_linear_bias"});
   expect_refused(R"({"tie_word_embeddings": true})", {".tie_word_embeddings"});
-  expect_refused(R"({"dropout": 0.1})", {".dropout"});
-  expect_refused(R"({"dynamic_dropout": 0.1})", {".dynamic_dropout"});
   expect_refused(R"({"position": "learned"})", {".position"});
 }
 

@@ -147,7 +147,7 @@ AttentionInputs AttentionCase::inputs() const {
     c.post_base = base_post_.data();
   }
   in.mask.causal = p.causal;
-  in.mask.window = p.window.value_or(0);
+  in.mask.window = p.window;
   if (!query_segments_.empty()) {
     in.mask.query_segments = query_segments_.data();
     in.mask.key_segments = key_segments_.data();

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "tests/ops/composed_attention_cases.h"
 #include "tests/support/compare.h"
@@ -30,10 +32,10 @@ int64_t sweep_size() {
 #if __has_feature(address_sanitizer)
   return 200;
 #else
-  return 600;
+  return 2000;
 #endif
 #else
-  return 600;
+  return 2000;
 #endif
 }
 
@@ -50,7 +52,7 @@ int64_t sweep_size() {
 TEST(ComposedAttention, AgreesWithTheOracleOnRandomProblems) {
   Context context(2);
   for (int64_t i = 0; i < sweep_size(); ++i) {
-    const auto p = test::random_attention_problem(static_cast<uint64_t>(1000 + i), 4096);
+    const auto p = test::random_attention_problem(static_cast<uint64_t>(1000 + i), 8192);
     SCOPED_TRACE(test::describe(p) + " (problem " + std::to_string(i) + ")");
     const AttentionCase c(p);
     const auto out = c.forward(context);
@@ -174,6 +176,7 @@ TEST(ComposedAttention, WrongArgumentsAreNamed) {
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(message([](AttentionInputs& in) { in.mask.window = -1; }), HasSubstr("window is -1"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.mask.window = 0; }), HasSubstr("window is 0"));
   EXPECT_THAT(message([](AttentionInputs& in) {
                 in.mask.window = 4;
                 in.mask.causal = false;
@@ -184,9 +187,96 @@ TEST(ComposedAttention, WrongArgumentsAreNamed) {
   EXPECT_THAT(message([](AttentionInputs& in) { in.composition.n_group = 7; }),
               HasSubstr("7 groups"));
   EXPECT_THAT(message([](AttentionInputs& in) { in.v.n_token += 1; }), HasSubstr("expected v of"));
-  EXPECT_THAT(message([](AttentionInputs& in) { in.q.data = nullptr; }), HasSubstr("q is empty"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.q.data = nullptr; }),
+              HasSubstr("q is null, expected [N,H,D]"));
+  EXPECT_THAT(message([](AttentionInputs& in) { in.k.data = nullptr; }), HasSubstr("k is null"));
   EXPECT_THAT(message([](AttentionInputs& in) { in.k.dtype = DType::bf16; }),
               HasSubstr("k is bf16, expected f32"));
+}
+
+// q, k, v and o side by side in one buffer are four views that share no value; one step further
+// they do. Brute force says which.
+TEST(ComposedAttention, OutputsThatOverlapInputsAreNamed) {
+  Context context(1);
+  const int64_t tokens = 5;
+  const int64_t heads = 2;
+  const int64_t head_dim = 3;
+  std::vector<float> buffer(400, 0.5f);
+  const auto view = [&](int64_t first, int64_t token_stride, int64_t head_stride) {
+    return HeadView<float>{buffer.data() + first, tokens,     heads, head_dim,
+                           token_stride,          head_stride};
+  };
+  const auto cells = [&](const HeadView<float>& v) {
+    std::set<const float*> set;
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t d = 0; d < head_dim; ++d) set.insert(v.at(t, h) + d);
+    return set;
+  };
+  AttentionSequence sequence{0, tokens, 0, tokens, 0};
+  int n_overlap = 0;
+  for (const auto& [token_stride, head_stride] :
+       {std::pair<int64_t, int64_t>{24, 3}, {3, 20}, {24, 6}, {7, 3}})
+    for (int64_t first = 100; first < 200; ++first) {
+      AttentionInputs in;
+      in.q = view(100, 24, 3);
+      in.k = in.v = view(300, 6, 3);
+      in.sequences = {&sequence, 1};
+      const HeadView<float> o = view(first, token_stride, head_stride);
+      const auto a = cells(view(100, 24, 3));
+      const auto b = cells(o);
+      const bool expected =
+          std::any_of(b.begin(), b.end(), [&](const float* cell) { return a.contains(cell); });
+      n_overlap += expected ? 1 : 0;
+      std::string message;
+      try {
+        composed_attention(context, in, o, nullptr);
+      } catch (const Error& e) {
+        message = e.what();
+      }
+      EXPECT_EQ(message.empty(), !expected) << first << " " << token_stride << " " << head_stride;
+      if (expected) {
+        EXPECT_THAT(message, ::testing::HasSubstr("the output o overlaps q"));
+      }
+    }
+  EXPECT_GT(n_overlap, 20);
+}
+
+TEST(ComposedAttention, WrongGradientsAreNamed) {
+  Context context(1);
+  const auto p = test::random_attention_problem(12, 1024);
+  const AttentionCase c(p);
+  const auto out = c.forward(context);
+  const auto n_q = static_cast<int64_t>(p.q.size());
+  const int64_t n_kv = p.n_key * p.n_kv_head * p.head_dim;
+  std::vector<float> dq(p.q.size());
+  std::vector<float> dk(static_cast<size_t>(n_kv)), dv(static_cast<size_t>(n_kv));
+  const auto message = [&](auto&& change) {
+    AttentionInputs in = c.inputs();
+    in.composition = {};
+    AttentionGradients g;
+    const int64_t kv_width = p.n_kv_head * p.head_dim;
+    g.dq = {dq.data(), p.n_query, p.n_head, p.head_dim, p.n_head * p.head_dim, p.head_dim};
+    g.dk = {dk.data(), in.k.n_token, p.n_kv_head, p.head_dim, kv_width, p.head_dim};
+    g.dv = {dv.data(), in.k.n_token, p.n_kv_head, p.head_dim, kv_width, p.head_dim};
+    change(g);
+    const std::vector<float> d_out(static_cast<size_t>(n_q), 1.0f);
+    try {
+      composed_attention_backward(
+          context, in, out.statistics.data(),
+          {d_out.data(), p.n_query, p.n_head, p.head_dim, p.n_head * p.head_dim, p.head_dim}, g);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  using ::testing::HasSubstr;
+  EXPECT_EQ(message([](AttentionGradients&) {}), "no error");
+  EXPECT_THAT(message([](AttentionGradients& g) { g.dq.data = nullptr; }), HasSubstr("dq is null"));
+  EXPECT_THAT(message([](AttentionGradients& g) { g.dk.n_token += 1; }),
+              HasSubstr("expected dk ="));
+  EXPECT_THAT(message([](AttentionGradients& g) { g.dv = g.dk; }),
+              HasSubstr("the output dk overlaps dv"));
 }
 
 }  // namespace
