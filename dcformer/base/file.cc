@@ -47,7 +47,8 @@ void require_replaceable(const std::string& path) {
   require(!fs::exists(path, error) || fs::is_regular_file(path, error), "{}: is not a regular file",
           path);
   const std::string folder = folder_of(link_target(path));
-  const bool writable = access(folder.c_str(), W_OK | X_OK) == 0;
+  // With a dot behind it, as a file is then not taken for one.
+  const bool writable = access((folder + "/.").c_str(), W_OK | X_OK) == 0;
   require(writable, "{}: cannot write: {}: {}", path, folder, std::strerror(errno));
 }
 
