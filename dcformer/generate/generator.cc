@@ -1,5 +1,7 @@
 #include "dcformer/generate/generator.h"
 
+#include "dcformer/base/check.h"
+
 namespace dcformer {
 namespace {
 
@@ -18,6 +20,18 @@ void check_prompt(const LanguageModel& model, int64_t length) {
   require(length <= model.config().block_size,
           "generate: the prompt has {} tokens, more than the context of {}", length,
           model.config().block_size);
+}
+
+void check_rows(const LanguageModel& model, const IdRows& rows, const std::string& where) {
+  const ModelConfig& config = model.config();
+  require(rows.length <= config.block_size, "{}: rows of {} ids, more than the context of {}",
+          where, rows.length, config.block_size);
+  for (int64_t i = 0; i < rows.n_row * rows.length; ++i) {
+    const int32_t id = rows.ids[static_cast<size_t>(i)];
+    require(id >= 0 && id < config.vocab_size,
+            "{}: row {}, place {}: id {} is outside the vocabulary of {}", where, i / rows.length,
+            i % rows.length, id, config.vocab_size);
+  }
 }
 
 std::vector<int32_t> generate(Context& context, const LanguageModel& model,

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dcformer/generate/sampler.h"
@@ -12,6 +13,10 @@ namespace dcformer {
 
 /// Throws Error for a prompt of `length` tokens that is empty or longer than the context.
 void check_prompt(const LanguageModel& model, int64_t length);
+
+/// Throws Error, naming `where`, row and place, for an id outside the model's vocabulary, and for
+/// rows that are longer than the context.
+void check_rows(const LanguageModel& model, const IdRows& rows, const std::string& where);
 
 /// Continues the prompt by up to `max_tokens` tokens, each given to `on_token` as it comes; stops
 /// before `stop_id` (-1: none), when `on_token` returns false, or where the context ends. Returns

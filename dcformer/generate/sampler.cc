@@ -21,7 +21,11 @@ Sampler::Sampler(const SamplingOptions& options)
 int32_t Sampler::sample(std::span<const float> logits) {
   if (options_.n_id > 0)
     logits = logits.first(std::min(logits.size(), static_cast<size_t>(options_.n_id)));
+  // Nothing can be drawn from them, and no order holds among them.
+  const bool numbers = std::none_of(logits.begin(), logits.end(), [](float x) { return x != x; });
   const auto best = std::max_element(logits.begin(), logits.end());
+  require(numbers && std::isfinite(*best), "the model's logits are not finite (largest: {})",
+          numbers ? *best : NAN);
   if (options_.temperature == 0 || options_.top_k == 1)
     return static_cast<int32_t>(best - logits.begin());
   order_.resize(logits.size());

@@ -30,6 +30,7 @@ class Sampler {
   explicit Sampler(const SamplingOptions& options);
 
   /// The next token for logits [V]. Of equal logits the lower id comes first.
+  /// Throws Error for a NaN among them, and where the largest is not finite.
   int32_t sample(std::span<const float> logits);
 
  private:

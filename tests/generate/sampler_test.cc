@@ -137,6 +137,16 @@ TEST(Sampler, KeepsToTheIdsThatAreAllowed) {
   EXPECT_EQ(drawn({.temperature = 0, .n_id = 100}, logits), Ids{2});
 }
 
+TEST(Sampler, RefusesLogitsThatAreNotFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const double temperature : {0.0, 1.0})
+    for (const std::vector<float>& logits :
+         {std::vector<float>{0, nan}, {nan, 0}, {0, infinity}, {-infinity, -infinity}})
+      test::expect_error([&] { drawn({.temperature = temperature}, logits); },
+                         {"the model's logits are not finite"});
+}
+
 TEST(Sampler, RefusesOptionsOutOfRange) {
   const auto refused = [](const SamplingOptions& options, const std::string& name) {
     test::expect_error([&] { Sampler{options}; }, {name + " is ", "expected"});
