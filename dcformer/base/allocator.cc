@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dcformer/base/check.h"
+#include "dcformer/base/in_bytes.h"
 
 namespace dcformer {
 namespace {
@@ -26,11 +27,18 @@ size_t rounded_size(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+[[noreturn]] void fail_to_allocate(size_t bytes) {
+  fail(
+      "out of memory: could not allocate {}; in training a smaller train.batch_size or "
+      "train.activation_checkpointing takes less",
+      in_bytes(static_cast<double>(bytes)));
+}
+
 std::byte* system_allocate(size_t bytes) {
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   const size_t padded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, padded);
-  require(memory != nullptr, "out of memory: could not allocate {} bytes", bytes);
+  if (memory == nullptr) fail_to_allocate(bytes);
   if (bytes >= kHugePage) madvise(memory, padded, MADV_HUGEPAGE);
   return static_cast<std::byte*>(memory);
 }
@@ -83,7 +91,7 @@ Allocator::Allocator() : state_(std::make_shared<State>()) {}
 Allocator::~Allocator() = default;
 
 std::shared_ptr<std::byte> Allocator::allocate(size_t bytes) {
-  require(bytes < size_t{1} << 48, "out of memory: could not allocate {} bytes", bytes);
+  if (bytes >= size_t{1} << 48) fail_to_allocate(bytes);
   const size_t size = rounded_size(bytes);
   std::byte* block = state_->take(size);
   return {block, [state = state_, size](std::byte* memory) { state->give_back(memory, size); }};

@@ -5,19 +5,13 @@
 #include <filesystem>
 #include <map>
 
+#include "dcformer/base/in_bytes.h"
 #include "dcformer/model/cache.h"
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/text/tokenizer.h"
 
 namespace dcformer {
 namespace {
-
-std::string in_bytes(double bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
-}
 
 std::string grouped(int64_t n) {
   const std::string digits = std::to_string(n);
@@ -27,6 +21,10 @@ std::string grouped(int64_t n) {
     text += digits[i];
   }
   return text;
+}
+
+std::string counted(int64_t n, const std::string& what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
 std::string architecture(const ModelConfig& c) {
@@ -43,8 +41,8 @@ std::string architecture(const ModelConfig& c) {
   add(c.has_dynamic() && c.key_compose, "key-wise");
   add(c.has_dynamic() && c.gates, "gates");
   add(c.has_base(), "base projection");
-  return fmt::format("DCFormer++ (composition: {}; rank {}, {} group{})",
-                     parts.empty() ? "none" : parts, c.rank, c.n_group, c.n_group == 1 ? "" : "s");
+  return fmt::format("DCFormer++ (composition: {}; rank {}, {})", parts.empty() ? "none" : parts,
+                     c.rank, counted(c.n_group, "group"));
 }
 
 std::string windows(const ModelConfig& c) {
@@ -68,9 +66,10 @@ std::string model_report(const std::string& folder) {
   }
   std::string out = fmt::format("{}\n", folder);
   out += fmt::format("  architecture   {}\n", architecture(c));
-  out += fmt::format("  width {}, {} layers, {} heads of {} ({} key/value heads), MLP {}{}\n",
-                     c.dim, c.n_layer, c.n_head, c.head_dim, c.n_kv_head, c.intermediate_size,
-                     c.mgate ? ", mgate" : "");
+  out +=
+      fmt::format("  width {}, {}, {} of {} ({}), MLP {}{}\n", c.dim, counted(c.n_layer, "layer"),
+                  counted(c.n_head, "head"), c.head_dim, counted(c.n_kv_head, "key/value head"),
+                  c.intermediate_size, c.mgate ? ", mgate" : "");
   out += fmt::format("  windows        {} (repeating)\n", windows(c));
   out += fmt::format("  context        {} tokens, vocabulary {}\n", c.block_size, c.vocab_size);
   out += fmt::format("  parameters     {}\n", grouped(total));

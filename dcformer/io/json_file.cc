@@ -29,8 +29,10 @@ nlohmann::json parse_json(std::string_view text, const std::string& where) {
   try {
     return Json::parse(text.begin(), text.end(), check);
   } catch (const Json::exception& e) {
-    // The library quotes all of the token that failed, however long.
-    fail("{}: not valid JSON: {}", where, shorten_utf8(e.what(), 300));
+    // Without the library's "[json.exception…] " in front; it quotes all of the token that failed,
+    // however long.
+    const std::string_view what = e.what();
+    fail("{}: not valid JSON: {}", where, shorten_utf8(what.substr(what.find(' ') + 1), 300));
   }
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxUnpacked = size_t{16} << 30;
 constexpr int kGzipWindow = 15 + 16;
+constexpr std::string_view kGzipMagic = "\x1F\x8B";
 
 }  // namespace
 
@@ -57,7 +58,8 @@ std::string read_text_file(const std::string& path) {
   if (path.ends_with(".gz")) text = unpack_gzip(text, path);
   require(!text.empty(), "{}: the file holds no text", path);
   const size_t invalid = find_invalid_utf8(text);
-  require(invalid == std::string::npos, "{}: byte {} is not valid UTF-8", path, invalid);
+  require(invalid == std::string::npos, "{}: not valid UTF-8 at byte offset {}{}", path, invalid,
+          text.starts_with(kGzipMagic) ? " (gzip data? its name must then end in .gz)" : "");
   return text;
 }
 

@@ -72,6 +72,25 @@ class Lines : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
+// The library's message, "SOURCE(LINE) [CONDITION] TEXT", in our words.
+std::string training_fault(const std::string& message, int64_t vocab_size) {
+  if (message.find("Vocabulary size too high") != std::string::npos) {
+    const std::string bound = "<= ";
+    const size_t found = message.find(bound);
+    const std::string most =
+        found == std::string::npos
+            ? ""
+            : fmt::format(" of at most {}", std::stoll(message.substr(found + bound.size())));
+    return fmt::format(
+        "tokenizer: the text is too small for {} pieces; take more text, or a vocabulary{} "
+        "(--vocab-size, or bpe:N in a run file)",
+        vocab_size, most);
+  }
+  const size_t end = message.rfind("] ");
+  return "tokenizer: training failed: " +
+         (end == std::string::npos ? message : message.substr(end + 2));
+}
+
 // The length of the next part of clean text to encode in one call.
 size_t cut_length(std::string_view text) {
   if (text.size() <= kSoftCut) return text.size();
@@ -139,7 +158,7 @@ std::unique_ptr<SentencePieceTokenizer> SentencePieceTokenizer::train(
       {"minloglevel", "3"}};
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &lines, &model);
-  require(status.ok(), "tokenizer: training failed: {}", status.message());
+  require(status.ok(), "{}", training_fault(status.message(), vocab_size));
   return std::make_unique<SentencePieceTokenizer>(std::move(model), "the trained model");
 }
 

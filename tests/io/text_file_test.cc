@@ -99,9 +99,9 @@ TEST_F(TextFileTest, NamesTheFileAndTheFault) {
   fault(write("nothing.gz", pack("")), "no text");
   fault(write("not.gz", "text"), "not valid gzip data");
   fault(write("cut.gz", pack("text").substr(0, 12)), "cut short");
-  fault(write("invalid.txt", "abc\xC3\xA9\xC3("), "byte 5 is not valid UTF-8");
-  fault(write("ends.txt", "abc\xF0\x9F\x98"), "byte 3 is not valid UTF-8");
-  fault(write("invalid.gz", pack("\xED\xA0\x80")), "byte 0 is not valid UTF-8");
+  fault(write("invalid.txt", "abc\xC3\xA9\xC3("), "not valid UTF-8 at byte offset 5");
+  fault(write("ends.txt", "abc\xF0\x9F\x98"), "not valid UTF-8 at byte offset 3");
+  fault(write("invalid.gz", pack("\xED\xA0\x80")), "not valid UTF-8 at byte offset 0");
 }
 
 }  // namespace
