@@ -1,12 +1,12 @@
-#include <fmt/format.h>
-
-#include <cstdio>
+#include <cmath>
 #include <memory>
 #include <string>
 
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/cli/commands.h"
+#include "dcformer/cli/streams.h"
+#include "dcformer/cli/validators.h"
 #include "dcformer/generate/generator.h"
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/ops/choose_dtype.h"
@@ -26,17 +26,20 @@ struct GenerateArguments {
 };
 
 void write_now(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  write_output(text);
+  flush_output();
 }
 
 void generate_text(const GenerateArguments& arguments, const GlobalOptions& global) {
   Context context(global.threads);
+  const std::string prompt =
+      arguments.prompt_file.empty() ? arguments.prompt : read_file(arguments.prompt_file);
   const std::string folder = model_folder(arguments.model);
   const auto tokenizer = load_tokenizer(folder);
   const auto model = load_model(context, folder, choose_compute_dtype(context, arguments.dtype));
-  const std::string prompt =
-      arguments.prompt_file.empty() ? arguments.prompt : read_file(arguments.prompt_file);
+  require(tokenizer->vocab_size() <= model->config().vocab_size,
+          "{}: the tokenizer has {} ids, more than the model's vocabulary of {}", folder,
+          tokenizer->vocab_size(), model->config().vocab_size);
   // A text without a beginning starts where a document ended.
   std::vector<int32_t> ids = tokenizer->encode(prompt);
   if (ids.empty()) {
@@ -66,35 +69,38 @@ void add_generate_command(CLI::App& app, const GlobalOptions& global) {
   command
       ->add_option("model", arguments->model,
                    "A model folder, or a run folder (its newest checkpoint)")
-      ->required();
+      ->required()
+      ->check(path_name());
   auto* prompt =
       command->add_option("--prompt", arguments->prompt, "The text to continue (default: none)");
   command->add_option("--prompt-file", arguments->prompt_file, "Read the prompt from this file")
+      ->check(path_name())
       ->excludes(prompt);
   command->add_option("--max-tokens", arguments->max_tokens, "At most this many new tokens")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command
       ->add_option("--temperature", arguments->sampling.temperature,
                    "0: always the most likely token")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_where([](double t) { return t >= 0 && std::isfinite(t); }, "of at least 0"));
   command
       ->add_option("--top-k", arguments->sampling.top_k, "Only the k most likely tokens (0: all)")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command
       ->add_option("--top-p", arguments->sampling.top_p,
                    "Only the most likely tokens of this total probability")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_where([](double p) { return p > 0 && p <= 1; }, "above 0, at most 1"));
   command->add_option("--seed", arguments->sampling.seed, "Of the random choices")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(0));
   command->add_option("--dtype", arguments->dtype, "f32, bf16, or auto (the faster here)")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16", "auto"}));
   command->footer(
-      "Example:\n  dcformer generate runs/first --prompt \"It was a truth\" --max-tokens 80 "
+      "Example:\n  build/dcformer generate runs/first --prompt \"It was a truth\" --max-tokens 80 "
       "--temperature 0.8 --top-p 0.9");
   command->callback([arguments, &global] { generate_text(*arguments, global); });
 }

@@ -1,9 +1,9 @@
-#include <fmt/format.h>
-
 #include <memory>
 #include <string>
 
 #include "dcformer/cli/commands.h"
+#include "dcformer/cli/streams.h"
+#include "dcformer/cli/validators.h"
 #include "dcformer/inspect/model_report.h"
 #include "dcformer/train/checkpoint_store.h"
 
@@ -14,9 +14,10 @@ void add_info_command(CLI::App& app, const GlobalOptions&) {
       app.add_subcommand("info", "Describe a model: parameters by group, memory, configuration");
   auto model = std::make_shared<std::string>();
   command->add_option("model", *model, "A model folder, or a run folder (its newest checkpoint)")
-      ->required();
-  command->footer("Example:\n  dcformer info runs/first");
-  command->callback([model] { fmt::print("{}", model_report(model_folder(*model))); });
+      ->required()
+      ->check(path_name());
+  command->footer("Example:\n  build/dcformer info runs/first");
+  command->callback([model] { write_output(model_report(model_folder(*model))); });
 }
 
 }  // namespace dcformer

@@ -1,7 +1,15 @@
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 
+#include "dcformer/base/check.h"
+#include "dcformer/base/file.h"
 #include "dcformer/cli/commands.h"
+#include "dcformer/cli/validators.h"
 #include "dcformer/generate/generator.h"
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/ops/choose_dtype.h"
@@ -20,11 +28,20 @@ struct LogitsArguments {
 
 void write_logits(const LogitsArguments& arguments, const GlobalOptions& global) {
   Context context(global.threads);
-  const IdRows rows =
-      id_rows(read_tensor(parse_tensor_reference(arguments.tokens), "input_ids"), arguments.tokens);
+  const TensorReference tokens = parse_tensor_reference(arguments.tokens);
+  std::error_code error;
+  require(!std::filesystem::equivalent(tokens.path, arguments.output, error),
+          "{}: is the file of the tokens, expected another for the logits", arguments.output);
+  require_replaceable(arguments.output);
+  const IdRows rows = id_rows(read_tensor(tokens, "input_ids"), arguments.tokens);
   const auto model = load_model(context, model_folder(arguments.model),
                                 choose_compute_dtype(context, arguments.dtype));
+  check_rows(*model, rows, arguments.tokens);
   const Tensor logits = row_logits(context, *model, rows, arguments.prefill);
+  const auto values = logits.span<float>();
+  const auto n =
+      std::count_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
+  if (n > 0) spdlog::warn("{} of {} logits are not finite", n, values.size());
   write_safetensors(arguments.output, {{"logits", logits}});
 }
 
@@ -36,23 +53,27 @@ void add_logits_command(CLI::App& app, const GlobalOptions& global) {
   command
       ->add_option("model", arguments->model,
                    "A model folder, or a run folder (its newest checkpoint)")
-      ->required();
+      ->required()
+      ->check(path_name());
   command
       ->add_option("--tokens", arguments->tokens,
                    "FILE.safetensors[:NAME] with ids [B,T]; NAME: input_ids, else the only tensor")
-      ->required();
+      ->required()
+      ->check(path_name());
   command->add_option("--output", arguments->output, "FILE.safetensors for `logits` [B,T,V] f32")
-      ->required();
+      ->required()
+      ->check(path_name());
   command
       ->add_option("--prefill", arguments->prefill,
                    "Tokens of the first pass, the rest one by one (0: all)")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   command->add_option("--dtype", arguments->dtype, "f32, bf16, or auto (the faster here)")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16", "auto"}));
   command->footer(
-      "Example:\n  dcformer logits MODEL --tokens ids.safetensors --output logits.safetensors "
+      "Example:\n  build/dcformer logits runs/first --tokens ids.safetensors --output "
+      "logits.safetensors "
       "--prefill 12");
   command->callback([arguments, &global] { write_logits(*arguments, global); });
 }

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -12,6 +14,8 @@
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/cli/commands.h"
+#include "dcformer/cli/streams.h"
+#include "dcformer/cli/validators.h"
 #include "dcformer/io/text_file.h"
 #include "dcformer/text/byte_tokenizer.h"
 #include "dcformer/text/sentencepiece_tokenizer.h"
@@ -31,7 +35,13 @@ struct TokenizerArguments {
 
 std::string read_input(const std::string& path) {
   if (!path.empty()) return read_file(path);
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), stdin))
+    text.append(buffer.data(), n);
+  const bool whole = std::ferror(stdin) == 0;
+  require(whole, "standard input: {}", std::strerror(errno));
+  return text;
 }
 
 // A tokenizer's own file or folder, or the checkpoint of a run folder.
@@ -58,7 +68,7 @@ void encode(const TokenizerArguments& arguments) {
   std::string line;
   for (const int32_t id : tokenizer->encode(read_input(arguments.input)))
     line += fmt::format("{}{}", line.empty() ? "" : " ", id);
-  fmt::print("{}\n", line);
+  write_output(line + "\n");
 }
 
 std::vector<int32_t> parse_ids(const std::string& text) {
@@ -76,8 +86,7 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 
 void decode(const TokenizerArguments& arguments) {
   const auto tokenizer = open_tokenizer(arguments.model);
-  const std::string bytes = tokenizer->decode(parse_ids(read_input(arguments.input)));
-  std::cout.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush();
+  write_output(tokenizer->decode(parse_ids(read_input(arguments.input))));
 }
 
 }  // namespace
@@ -87,30 +96,37 @@ void add_tokenizer_command(CLI::App& app, const GlobalOptions&) {
   command->require_subcommand(1);
   auto arguments = std::make_shared<TokenizerArguments>();
   auto* train = command->add_subcommand("train", "Train a tokenizer on text files (also .gz)");
-  train->add_option("files", arguments->files, "Text files")->required();
+  train->add_option("files", arguments->files, "Text files")->required()->check(path_name());
   train->add_option("--vocab-size", arguments->vocab_size, "Number of pieces, 256 bytes among them")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(1));
   train->add_option("--kind", arguments->kind, "bpe, or byte (one id a byte; nothing to train)")
       ->capture_default_str()
       ->check(CLI::IsMember({"bpe", "byte"}));
-  train->add_option("--output", arguments->output, "Folder for tokenizer.model")->required();
+  train->add_option("--output", arguments->output, "Folder for tokenizer.model")
+      ->required()
+      ->check(path_name());
   train->footer(
-      "Example:\n  dcformer tokenizer train data/austen.txt.gz --vocab-size 2048 --output "
+      "Example:\n  build/dcformer tokenizer train data/austen.txt.gz --vocab-size 2048 --output "
       "tokenizers/austen");
   train->callback([arguments] { train_tokenizer(*arguments); });
   for (const bool encodes : {true, false}) {
     auto* use = encodes ? command->add_subcommand("encode", "Text to ids, separated by blanks")
                         : command->add_subcommand("decode", "Ids to text");
     use->add_option("model", arguments->model, "A folder with a tokenizer, or a tokenizer.model")
-        ->required();
+        ->required()
+        ->check(path_name());
     use->add_option("file", arguments->input,
                     encodes ? "One document, byte for byte (default: standard input)"
-                            : "Ids, separated by blanks (default: standard input)");
-    use->footer(encodes ? "Example:\n  echo -n 'Hello' | dcformer tokenizer encode runs/first"
-                        : "Example:\n  echo '72 101' | dcformer tokenizer decode runs/first");
+                            : "Ids, separated by blanks (default: standard input)")
+        ->check(path_name());
+    use->footer(encodes
+                    ? "Example:\n  echo -n 'Hello' | build/dcformer tokenizer encode runs/first"
+                    : "Example:\n  echo -n 'Hello' | build/dcformer tokenizer encode runs/first |\n"
+                      "    build/dcformer tokenizer decode runs/first");
     use->callback([arguments, encodes] { encodes ? encode(*arguments) : decode(*arguments); });
   }
-  command->footer("Example:\n  dcformer tokenizer encode runs/first letter.txt");
+  command->footer("Example:\n  build/dcformer tokenizer encode runs/first README.md");
 }
 
 }  // namespace dcformer

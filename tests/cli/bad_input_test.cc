@@ -70,10 +70,16 @@ TEST_F(BadInput, AGoodRunIsNone) {
 TEST_F(BadInput, Texts) {
   expect_fault(train(run_of("")), "text.txt: the file is empty");
   expect_fault(train(run_of("short")), "too few for a row");
-  expect_fault(train(run_of("good bytes and then \xff\n")), "byte 20 is not valid UTF-8");
+  expect_fault(train(run_of("good bytes and then \xff\n")),
+               "text.txt: not valid UTF-8 at byte offset 20");
+  expect_fault(train(run_of("\x1f\x8b\x08 packed")), "its name must then end in .gz");
   auto run = good_run();
   run["data"]["text"] = path("absent.txt");
   expect_fault(train(run), "absent.txt: No such file");
+  run["data"]["text"] = "";
+  expect_fault(train(run), "run.json: data.text: expected the name of a file");
+  run["data"]["text"] = {path("text.txt"), ""};
+  expect_fault(train(run), "run.json: data.text: expected the name of a file");
   run["data"]["text"] = folder_.path();
   expect_fault(train(run), "is a folder");
   run["data"]["text"] = write("text.txt.gz", "no gzip at all, but long enough");
@@ -109,10 +115,10 @@ TEST_F(BadInput, Keys) {
   expect_fault(train(run), "window_size: expected a whole number from 1");
   run = good_run();
   run["extra"] = 1;
-  expect_fault(train(run), "unknown key 'extra'");
+  expect_fault(train(run), "run.json: unknown section 'extra', expected one of model, data, train");
   expect_fault(
       test::run_tool({"train", write("broken.json", "{\"model\": "), "--output", path("run")}),
-      "broken.json: not valid JSON");
+      "broken.json: not valid JSON: parse error at line 1, column 11");
   expect_fault(
       test::run_tool({"train", write("twice.json", R"({"train": {"steps": 1, "steps": 2}})"),
                       "--output", path("run")}),
@@ -141,6 +147,7 @@ TEST_F(BadInput, RunFolders) {
   expect_fault(
       test::run_tool({"train", write("run.json", run.dump()), "--output", path("run"), "--resume"}),
       "train.batch_size was 2 and is 3, which a run cannot change");
+  expect_fault(train(good_run(), "text.txt/run"), "text.txt is not a folder");
   std::filesystem::create_directory(path("other"));
   write("other/letter.txt", "dear");
   expect_fault(train(good_run(), "other"), "is not empty");
@@ -165,46 +172,70 @@ TEST_F(BadInput, Logits) {
   const std::string tokens = test::golden_path("dcformer-lgll") + "/expected.safetensors:input_ids";
   expect_fault(
       test::run_tool({"logits", model, "--tokens", tokens, "--output", path("l.safetensors")}),
-      "exceeds the context of 64");
+      tokens + ": rows of 320 ids, more than the context of 64");
   expect_fault(test::run_tool({"logits", model, "--tokens", path("absent.safetensors"), "--output",
                                path("l.safetensors")}),
                "No such file");
   expect_fault(test::run_tool({"logits", model, "--tokens", model + "/model.safetensors",
                                "--output", path("l.safetensors")}),
                "none is 'input_ids'");
-}
-
-TEST_F(BadInput, WrongUsageExitsWith2) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{},
-        {"dance"},
-        {"train"},
-        {"train", "r.json", "--output", "o", "--resume", "--init", "m"},
-        {"generate"},
-        {"generate", "x", "--top-p", "2"},
-        {"logits", "x"},
-        {"tokenizer"},
-        {"tokenizer", "encode"},
-        {"info", "x", "--unknown"},
-        {"--threads", "0", "info", "x"}})
-    EXPECT_EQ(test::run_tool(arguments).exit_code, 2) << (arguments.empty() ? "" : arguments[0]);
-}
-
-TEST_F(BadInput, EveryCommandHasAnExample) {
-  for (const std::vector<std::string>& command : {std::vector<std::string>{"train"},
-                                                  {"generate"},
-                                                  {"logits"},
-                                                  {"info"},
-                                                  {"tokenizer"},
-                                                  {"tokenizer", "train"},
-                                                  {"tokenizer", "encode"},
-                                                  {"tokenizer", "decode"}}) {
-    auto arguments = command;
-    arguments.push_back("--help");
-    const auto result = test::run_tool(arguments);
-    EXPECT_EQ(result.exit_code, 0);
-    EXPECT_THAT(result.output, HasSubstr("Example")) << command.back();
+  // Before the model is read: an output that nothing could be written to.
+  const std::string good = model + "/expected.safetensors";
+  for (const std::string& output : {folder_.path(), std::string("/dev/null")}) {
+    expect_fault(test::run_tool({"logits", path("absent"), "--tokens", good, "--output", output}),
+                 output + ": is not a regular file");
+    EXPECT_FALSE(std::filesystem::is_regular_file(output));
   }
+  const std::string copy = path("ids.safetensors");
+  std::filesystem::copy(good, copy);
+  std::filesystem::create_hard_link(copy, path("same.safetensors"));
+  expect_fault(test::run_tool({"logits", path("absent"), "--tokens", copy, "--output",
+                               path("same.safetensors")}),
+               "is the file of the tokens");
+  EXPECT_EQ(std::filesystem::file_size(copy), std::filesystem::file_size(good));
+}
+
+TEST_F(BadInput, TheModelSectionIsReadWithTheRunFile) {
+  auto run = good_run();
+  run["data"]["text"] = path("absent.txt");
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    auto changed = run;
+    changed["model"][key] = value;
+    return train(changed);
+  };
+  expect_fault(with("n_heads", 2), "run.json: model: unknown key 'n_heads'");
+  expect_fault(with("dim", "wide"), "run.json: model.dim: expected a whole number");
+  expect_fault(with("n_head", 3), "run.json: model.n_head: 3 does not divide dim 16");
+  expect_fault(with("vocab_size", 0), "run.json: model.vocab_size: expected a whole number");
+}
+
+TEST_F(BadInput, PathsThatTheSystemRefuses) {
+  const std::string name(300, 'n');
+  expect_fault(test::run_tool({"info", name}), name + ": File name too long");
+}
+
+TEST_F(BadInput, ADamagedListOfCheckpointsMayBeRemoved) {
+  ASSERT_EQ(train(good_run()).exit_code, 0);
+  write("run/checkpoints.json", "{");
+  const std::vector<std::string> resume = {"train", "--resume", "--output", path("run")};
+  expect_fault(test::run_tool(resume), "the file may be removed");
+  std::filesystem::remove(path("run/checkpoints.json"));
+  EXPECT_EQ(test::run_tool(resume).exit_code, 0);
+}
+
+TEST_F(BadInput, ATokenizerThatTheModelIsTooSmallFor) {
+  const std::string model = path("model");
+  std::filesystem::create_directory(model);
+  for (const char* name : {"/config.json", "/model.safetensors"})
+    std::filesystem::copy(test::golden_path("dcformer-window") + name, model + name);
+  write("model/tokenizer_config.json", R"({"tokenizer_class": "ByteTokenizer"})");
+  const auto result = test::run_tool({"generate", model, "--prompt", "a"});
+  EXPECT_EQ(result.output, "");
+  expect_fault(result,
+               model + ": the tokenizer has 257 ids, more than the model's vocabulary of 61");
+  // What is wrong with the prompt is said before the model is looked for.
+  expect_fault(test::run_tool({"generate", path("nowhere"), "--prompt-file", path("absent")}),
+               "absent: No such file");
 }
 
 }  // namespace

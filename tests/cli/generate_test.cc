@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
+#include "dcformer/io/safetensors.h"
 #include "tests/cli/small_run.h"
 
 namespace dcformer::test {
@@ -66,12 +70,48 @@ TEST_F(GenerateCommand, DrawsNoIdsThatTheTokenizerLacks) {
   EXPECT_GT(text({"--prompt", "a", "--max-tokens", "25"}).size(), 2u);
 }
 
+// Weights that overflowed: no text comes from them, but their logits may be looked at.
+TEST_F(GenerateCommand, AModelWhoseLogitsAreNotFinite) {
+  train("run", {"--set", "train.steps=1", "--set", "train.warmup_steps=0"});
+  const std::string weights = path("run/checkpoints/step-00000001/model.safetensors");
+  Context context(1);
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  const SafetensorsFile file = SafetensorsFile::open(weights);
+  for (const auto& entry : file.entries()) {
+    const bool changed = entry.name == "output.weight";
+    const Tensor tensor = file.tensor(entry);
+    const Tensor copy = Tensor::empty(context, DType::f32, entry.shape);
+    std::copy_n(tensor.data<float>(), tensor.numel(), copy.data<float>());
+    if (changed) copy.data<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+    tensors.emplace_back(entry.name, copy);
+  }
+  write_safetensors(weights, tensors);
+  for (const char* temperature : {"0", "1"}) {
+    const ToolResult refused = generate({"--prompt", "a", "--temperature", temperature});
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.error, HasSubstr("error: the model's logits are not finite"));
+  }
+  const Tensor ids = Tensor::zeros(context, DType::i32, {1, 4});
+  write_safetensors(path("ids.safetensors"), {{"ids", ids}});
+  const ToolResult logits = run_tool({"logits", path("run"), "--tokens", path("ids.safetensors"),
+                                      "--output", path("logits.safetensors")});
+  EXPECT_EQ(logits.exit_code, 0);
+  EXPECT_EQ(logits.error, "warning: 4 of 1028 logits are not finite\n");
+  EXPECT_EQ(SafetensorsFile::open(path("logits.safetensors")).tensor("logits").shape(),
+            (Shape{1, 4, 257}));
+}
+
 TEST_F(GenerateCommand, InfoDescribesTheModel) {
   train("run", {"--set", "train.steps=1", "--set", "train.warmup_steps=0"});
   const ToolResult info = run_tool({"info", path("run")});
   EXPECT_EQ(info.exit_code, 0) << info.error;
   // The embedding and the output layer: 257 · 16 each.
   EXPECT_THAT(info.output, HasSubstr("4,112"));
+  EXPECT_THAT(info.output, HasSubstr("width 16, 2 layers, 2 heads of 8 (2 key/value heads)"));
+  train("one", {"--set", "train.steps=1", "--set", "train.warmup_steps=0", "--set",
+                "model.n_layer=1", "--set", "model.n_head=1"});
+  EXPECT_THAT(run_tool({"info", path("one")}).output,
+              HasSubstr("width 16, 1 layer, 1 head of 16 (1 key/value head)"));
 }
 
 }  // namespace

@@ -100,6 +100,66 @@ TEST_F(ResumeCommand, AChangedRunFileIsSaidOrRefused) {
   const ToolResult longer = train("run", {"--resume", "--set", "train.steps=8"});
   EXPECT_THAT(longer.error, HasSubstr("changed: train.steps was 6 and is 8"));
   EXPECT_EQ(metrics("run").size(), 8u);
+  const ToolResult shorter = try_train("run", {"--resume", "--set", "train.steps=5"});
+  EXPECT_EQ(shorter.exit_code, 1);
+  EXPECT_EQ(last_line(shorter.error),
+            "error: train.steps: 5 is less than the 8 steps that are done");
+}
+
+// What was overridden at the start needs no repetition.
+TEST_F(ResumeCommand, TheRunsOwnFileIsTaken) {
+  const std::vector<std::string> settings = {"--set", "train.learning_rate=0.02", "--set",
+                                             "train.save_every=1"};
+  train("whole", settings);
+  auto stopped = settings;
+  stopped.insert(stopped.end(), {"--stop-after", "3"});
+  train("run", stopped);
+  fs::remove(path("run.json"));
+  ToolResult rest = run_tool({"train", "--resume", "--output", path("run")});
+  EXPECT_EQ(rest.exit_code, 0) << rest.error;
+  EXPECT_EQ(weights("run"), weights("whole"));
+  for (const char* name : {"5", "step-5", "step-00000005"}) {
+    rest = run_tool({"train", "--resume-from", name, "--output", path("run"), "--set",
+                     "train.evaluate_every=1"});
+    EXPECT_EQ(rest.exit_code, 0) << rest.error;
+    EXPECT_THAT(rest.error, HasSubstr("resuming after step 5")) << name;
+    EXPECT_EQ(weights("run"), weights("whole"));
+  }
+  rest = run_tool({"train", "--resume", "--output", path("absent")});
+  EXPECT_EQ(rest.exit_code, 1);
+  EXPECT_EQ(last_line(rest.error),
+            "error: " + path("absent") + ": holds no run to resume (no run.json)");
+}
+
+TEST_F(ResumeCommand, AnInterruptSaysHowToGoOn) {
+  const std::string run = path("a run");
+  const std::string script =
+      "\"$@\" & child=$!; until [ -s '" + run +
+      "/metrics.jsonl' ]; do sleep 0.01; done; kill -INT $child; wait $child";
+  const ToolResult result =
+      run_program("bash", {"-c", script, "bash", DCFORMER_BINARY, "train", path("run.json"),
+                           "--output", run, "--set", "train.steps=10000000"});
+  EXPECT_EQ(result.exit_code, 128 + SIGINT);
+  EXPECT_EQ(result.output, "");
+  EXPECT_THAT(last_line(result.error),
+              AllOf(StartsWith("interrupted: saved after step "),
+                    HasSubstr(std::string("; continue with: ") + DCFORMER_BINARY +
+                              " train --resume --output '" + run + "'")));
+}
+
+TEST_F(ResumeCommand, WhereNothingIsLeftToDoItIsSaid) {
+  train("run", {"--stop-after", "4"});
+  const ToolResult result = train("run", {"--resume", "--stop-after", "3"});
+  EXPECT_THAT(result.error, HasSubstr("nothing is left to do up to step 3: 4 are done"));
+  EXPECT_EQ(metrics("run").size(), 4u);
+}
+
+TEST_F(ResumeCommand, ARunWithoutValidationSaysSo) {
+  write("text.txt", std::string(4000, 'a'));
+  const std::string log = train("run").error;
+  const std::string said = "no validation: ";
+  ASSERT_THAT(log, HasSubstr(said));
+  EXPECT_EQ(log.find(said), log.rfind(said));
 }
 
 TEST_F(ResumeCommand, ALiveRunIsLeftAlone) {
@@ -116,7 +176,7 @@ TEST_F(ResumeCommand, ALiveRunIsLeftAlone) {
     EXPECT_THAT(last_line(second.error), HasSubstr(resume ? holder : "holds a run already"));
   }
   live.signal(SIGTERM);
-  EXPECT_EQ(live.wait(), 0);
+  EXPECT_EQ(live.wait(), 128 + SIGTERM);
   // SIGTERM saved: the checkpoint of the last step that the log has.
   const auto lines = metrics("run");
   ASSERT_FALSE(lines.empty());

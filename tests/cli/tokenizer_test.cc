@@ -76,7 +76,7 @@ TEST_F(TokenizerCommand, FaultsAreOneLine) {
   expect_fault(run({"train", path("text.txt"), "--vocab-size", "200", "--output", path("t")}),
                "vocabulary size is 200");
   expect_fault(run({"train", path("text.txt"), "--vocab-size", "9000", "--output", path("t")}),
-               "training failed");
+               "the text is too small for 9000 pieces; take more text, or a vocabulary of at most");
   expect_fault(
       run({"train", path("text.txt"), "--vocab-size", "300", "--output", path("text.txt/t")}),
       "text.txt/t");

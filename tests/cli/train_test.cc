@@ -127,7 +127,7 @@ TEST_F(TrainCommand, AnInterruptFinishesTheStepAndSaves) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_GE(metrics_lines(), 2);
   run.signal(SIGINT);
-  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(run.wait(), 128 + SIGINT);
   // The checkpoint is of the last step in the metrics, and whole.
   const auto lines = metrics("run");
   ASSERT_FALSE(lines.empty());
