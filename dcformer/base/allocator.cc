@@ -16,6 +16,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
+// Free memory that is kept beside what was in use at most, and half of that.
+constexpr size_t kSlack = size_t{64} << 20;
 
 // Sizes are rounded up to 1/8 of their power of two, so that buffers of nearly equal size are
 // shared.
@@ -50,13 +52,22 @@ struct Allocator::State {
   std::map<size_t, std::vector<std::byte*>> free_blocks;
   size_t in_use = 0;
   size_t peak = 0;
+  size_t free_bytes = 0;
 
-  ~State() { release_free(); }
+  ~State() { release_free(0); }
 
-  void release_free() {
-    for (auto& [size, blocks] : free_blocks)
-      for (std::byte* block : blocks) std::free(block);
-    free_blocks.clear();
+  // Gives free blocks back to the system, the largest first, until at most `kept` bytes are left.
+  void release_free(size_t kept) {
+    while (free_bytes > kept) {
+      const auto largest = std::prev(free_blocks.end());
+      if (largest->second.empty()) {
+        free_blocks.erase(largest);
+        continue;
+      }
+      std::free(largest->second.back());
+      largest->second.pop_back();
+      free_bytes -= largest->first;
+    }
   }
 
   std::byte* take(size_t size) {
@@ -68,11 +79,15 @@ struct Allocator::State {
       if (found != free_blocks.end() && !found->second.empty()) {
         std::byte* block = found->second.back();
         found->second.pop_back();
+        free_bytes -= size;
         return block;
       }
+      // Shapes that vary would otherwise leave a free block of every size behind.
+      const size_t held = peak + peak / 2 + kSlack;
+      release_free(held > in_use ? held - in_use : 0);
     }
     try {
-      return system_allocate(size);
+      return allocate_or_make_room(size);
     } catch (...) {
       std::lock_guard lock(mutex);
       in_use -= size;
@@ -80,9 +95,21 @@ struct Allocator::State {
     }
   }
 
+  std::byte* allocate_or_make_room(size_t size) {
+    try {
+      return system_allocate(size);
+    } catch (const Error&) {
+      std::lock_guard lock(mutex);
+      if (free_bytes == 0) throw;
+      release_free(0);
+    }
+    return system_allocate(size);
+  }
+
   void give_back(std::byte* block, size_t size) {
     std::lock_guard lock(mutex);
     in_use -= size;
+    free_bytes += size;
     free_blocks[size].push_back(block);
   }
 };
@@ -99,7 +126,7 @@ std::shared_ptr<std::byte> Allocator::allocate(size_t bytes) {
 
 void Allocator::trim() {
   std::lock_guard lock(state_->mutex);
-  state_->release_free();
+  state_->release_free(0);
 }
 
 size_t Allocator::bytes_in_use() const {

@@ -8,8 +8,9 @@ namespace dcformer {
 
 /// Hands out 64-byte aligned, uninitialised memory and keeps what is given back for the next
 /// request of about the same size: a training step asks for the same buffers every time, and fresh
-/// pages cost more than the arithmetic on them. Safe to call from several threads. Buffers may
-/// outlive the Allocator object: they share its state.
+/// pages cost more than the arithmetic on them. What it holds in all stays below one and a half
+/// times the most that was in use at once, and 64 MiB. Safe to call from several threads. Buffers
+/// may outlive the Allocator object: they share its state.
 class Allocator {
  public:
   Allocator();

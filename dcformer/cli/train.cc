@@ -150,7 +150,9 @@ void train(const TrainArguments& arguments, const GlobalOptions& global) {
                 shell_word(global.program), shell_word(arguments.output));
     throw CLI::RuntimeError(kSignalStatus + signal);
   }
-  if (const auto evaluation = trainer.evaluation())
+  const auto evaluation = trainer.evaluation([] { return interrupted != 0; });
+  if (const int signal = interrupted; signal != 0) throw CLI::RuntimeError(kSignalStatus + signal);
+  if (evaluation)
     write_output(fmt::format("validation: {}\n", describe(*evaluation)));
 }
 

@@ -14,6 +14,8 @@ namespace dcformer {
 namespace {
 
 constexpr int64_t kLarge = int64_t{1} << 24;
+// Tables of rotations are made for all of it.
+constexpr int64_t kLongestContext = int64_t{1} << 20;
 constexpr double kLargestDropout = 0.99;
 
 // Published keys that say nothing about the mathematics.
@@ -95,6 +97,10 @@ void check_shapes(const ModelConfig& c, const std::string& where) {
           "number",
           where, c.rotary_dim());
   if (c.use_dcmha)
+    require(c.n_head / c.n_group <= kMaxGroupHeads,
+            "{}.n_groups: {} for {} heads (n_head) are more than {} heads a group", where,
+            c.n_group, c.n_head, kMaxGroupHeads);
+  if (c.use_dcmha)
     require(c.n_head % c.n_group == 0, "{}.n_groups: {} does not divide n_head {}", where,
             c.n_group, c.n_head);
   if (c.mgate)
@@ -128,7 +134,7 @@ ModelConfig parse_model_config(const nlohmann::json& all, const std::string& whe
   c.head_dim = json.integer("head_dim", c.dim / c.n_head, 1, 4096);
   c.intermediate_size =
       json.integer("intermediate_size", default_intermediate_size(c.dim), 1, kLarge);
-  c.block_size = json.integer("block_size", 2048, 1, kLarge);
+  c.block_size = json.integer("block_size", 2048, 1, kLongestContext);
   c.norm_eps = json.number("norm_eps", 1e-5, 0, 1);
   c.qk_norm_eps = json.number("qk_norm_eps", 1e-6, 0, 1);
   c.use_qk_norm = json.boolean("use_qk_norm", false);

@@ -45,7 +45,11 @@ Tensor LanguageModel::embed(Context& context, std::span<const int32_t> ids,
                             const SequenceBatch& batch) const {
   require(static_cast<int64_t>(ids.size()) == batch.n_token(), "model: expected {} ids, got {}",
           batch.n_token(), ids.size());
+  require(!batch.cached() || batch.segments.empty(), "model: segments do not go with caches");
   for (int64_t s = 0; s < batch.n_sequence(); ++s) {
+    require(batch.cached() || batch.starts[static_cast<size_t>(s)] == 0,
+            "model: a sequence starts at {}, expected 0 where there are no caches",
+            batch.starts[static_cast<size_t>(s)]);
     const int64_t end = batch.starts[static_cast<size_t>(s)] + batch.length(s);
     require(end <= config_.block_size,
             "model: a sequence of {} tokens exceeds the context of {} (block_size)", end,

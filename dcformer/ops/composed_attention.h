@@ -22,6 +22,9 @@ constexpr int64_t kPanel = 32;
 /// The largest rank of the dynamic composition.
 constexpr int64_t kMaxRank = 8;
 
+/// The most heads of a group: the kernels keep one vector of each on the stack.
+constexpr int64_t kMaxGroupHeads = 1024;
+
 /// One side's dynamic weights: for each token, group and stage (0 pre, 1 post) a contiguous block
 /// `[2R+1, M]` of f32: R rows w1, R rows w2, the gates. No data where the side is off.
 struct CompositionView {
@@ -87,9 +90,10 @@ struct AttentionInputs {
 void composed_attention(Context& context, const AttentionInputs& inputs, Heads o,
                         float* statistics);
 
-/// Gradients, f32: all are set. dq [N,H,D], dk and dv [S,Hkv,D]; dquery and dkey have the layout of
-/// the composition's views (no data where a side is off; blocks of stages that are off are set to
-/// 0); the base gradients [G,M,M] are added to (null where there is none).
+/// Gradients, f32: all are set, for the rows that the sequences cover. dq [N,H,D], dk and dv
+/// [S,Hkv,D]; dquery and dkey have the layout of the composition's views (no data where a side is
+/// off; blocks of stages that are off are set to 0); the base gradients [G,M,M] are added to (null
+/// where there is none).
 struct AttentionGradients {
   HeadView<float> dq;
   HeadView<float> dk;

@@ -6,9 +6,6 @@
 
 namespace dcformer::attention {
 
-/// The most heads of a group: the kernels keep one vector of each on the stack.
-constexpr int64_t kMaxGroupHeads = 1024;
-
 /// The scores of one group against one panel of keys: M heads by `rows` queries by 32 keys.
 struct PanelTile {
   float* data = nullptr;

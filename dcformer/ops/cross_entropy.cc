@@ -29,8 +29,8 @@ void check(ConstMatrix x, const Weight& weight, std::span<const int32_t> targets
 // Whether the target's logit is the first of the largest.
 bool predicts(const float* logits, int64_t n, int64_t target) {
   const float value = logits[target];
-  return std::none_of(logits, logits + target, [&](float x) { return x >= value; }) &&
-         std::none_of(logits + target + 1, logits + n, [&](float x) { return x > value; });
+  return std::all_of(logits, logits + target, [&](float x) { return x < value; }) &&
+         std::all_of(logits + target, logits + n, [&](float x) { return x <= value; });
 }
 
 struct RowResult {

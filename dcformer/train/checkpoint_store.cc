@@ -133,7 +133,7 @@ std::string CheckpointStore::offer(const std::string& broken) const {
   return "; no other checkpoint is whole";
 }
 
-std::optional<std::string> CheckpointStore::choose(const std::string& name) {
+std::optional<std::string> CheckpointStore::choose(const std::string& name) const {
   std::string chosen = full_name(name);
   try {
     if (chosen.empty() && fs::exists(path_ + "/latest")) chosen = read_latest(path_);
@@ -147,8 +147,11 @@ std::optional<std::string> CheckpointStore::choose(const std::string& name) {
   } catch (const Error& e) {
     fail("{}{}", e.what(), offer(chosen));
   }
-  if (!name.empty()) replace_file(path_ + "/latest", chosen + "\n");
   return folder(chosen);
+}
+
+void CheckpointStore::make_latest(int64_t step) const {
+  replace_file(path_ + "/latest", name_of_step(step) + "\n");
 }
 
 void CheckpointStore::write_list() const {

@@ -28,10 +28,13 @@ class CheckpointStore {
   /// damaged list.
   void open();
 
-  /// The checkpoint to go on from, whole: `name`, step-N or N (then named by `latest` from now on),
-  /// or the newest where it is empty; none before the first save. Throws Error for one that is
-  /// truncated, altered or missing, naming the file, and an older whole one where there is any.
-  std::optional<std::string> choose(const std::string& name);
+  /// The checkpoint to go on from, whole: `name`, step-N or N, or the newest where it is empty;
+  /// none before the first save. Throws Error for one that is truncated, altered or missing, naming
+  /// the file, and an older whole one where there is any.
+  std::optional<std::string> choose(const std::string& name) const;
+
+  /// Lets `latest` name the checkpoint of a step: the run goes on from there.
+  void make_latest(int64_t step) const;
 
   /// Writes the checkpoint of a step: beside, synced, renamed, `latest` last; then removes what is
   /// no longer kept. `loss` is the validation loss after this step, where it was evaluated.

@@ -1,6 +1,5 @@
 #include "dcformer/train/event_file.h"
 
-#include <event.pb.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -54,10 +53,62 @@ void append_masked_crc(std::string& bytes, std::string_view of) {
   append_bytes(bytes, (crc >> 15 | crc << 17) + 0xa282ead8u);
 }
 
+/// A message in the wire format of protocol buffers (protobuf.dev, "Encoding"), field by field.
+/// Written here, for five fields: Debian's sentencepiece exports an older protobuf library of its
+/// own, which a second one in the same process calls into.
+class Message {
+ public:
+  void add(uint32_t field, double value) {
+    add_tag(field, 1);
+    append_bytes(bytes_, value);
+  }
+  void add(uint32_t field, float value) {
+    add_tag(field, 5);
+    append_bytes(bytes_, value);
+  }
+  void add(uint32_t field, int64_t value) {
+    add_tag(field, 0);
+    add_varint(static_cast<uint64_t>(value));
+  }
+  void add(uint32_t field, std::string_view value) {
+    add_tag(field, 2);
+    add_varint(value.size());
+    bytes_ += value;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void add_tag(uint32_t field, uint32_t type) { add_varint(field << 3 | type); }
+  void add_varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
+    bytes_ += static_cast<char>(value);
+  }
+
+  std::string bytes_;
+};
+
+// The published numbers of the fields of TensorFlow's event.proto and summary.proto.
+namespace event {
+constexpr uint32_t kWallTime = 1;
+constexpr uint32_t kStep = 2;
+constexpr uint32_t kFileVersion = 3;
+constexpr uint32_t kSummary = 5;
+constexpr uint32_t kSessionLog = 7;
+}  // namespace event
+namespace summary {
+constexpr uint32_t kValue = 1;
+constexpr uint32_t kTag = 1;
+constexpr uint32_t kSimpleValue = 2;
+}  // namespace summary
+namespace session_log {
+constexpr uint32_t kStatus = 1;
+constexpr int64_t kStart = 1;
+}  // namespace session_log
+
 // A record of the TFRecord format: the data's length (u64) and its checksum, the data and theirs.
-void append_record(int fd, const std::string& path, event::Event& event) {
-  event.set_wall_time(now());
-  const std::string data = event.SerializeAsString();
+void append_record(int fd, const std::string& path, Message& event) {
+  event.add(event::kWallTime, now());
+  const std::string& data = event.bytes();
   std::string record;
   append_bytes(record, static_cast<uint64_t>(data.size()));
   append_masked_crc(record, std::string(record));
@@ -74,12 +125,14 @@ EventFile::EventFile(std::string path) : path_(std::move(path)) {
 }
 
 EventFile::EventFile(const std::string& folder, int64_t first_step) : EventFile(new_path(folder)) {
-  event::Event version;
-  version.set_file_version("brain.Event:2");
+  Message version;
+  version.add(event::kFileVersion, std::string_view("brain.Event:2"));
   append_record(fd_, path_, version);
-  event::Event start;
-  start.set_step(first_step);
-  start.mutable_session_log()->set_status(event::SessionLog::START);
+  Message status;
+  status.add(session_log::kStatus, session_log::kStart);
+  Message start;
+  start.add(event::kStep, first_step);
+  start.add(event::kSessionLog, std::string_view(status.bytes()));
   append_record(fd_, path_, start);
 }
 
@@ -88,16 +141,20 @@ EventFile::~EventFile() {
 }
 
 void EventFile::add(int64_t step, std::span<const std::pair<std::string, double>> scalars) {
-  event::Event event;
-  event.set_step(step);
+  Message values;
   for (const auto& [tag, value] : scalars) {
     const auto rounded = static_cast<float>(value);
     if (!std::isfinite(rounded)) continue;
-    event::Summary::Value& entry = *event.mutable_summary()->add_value();
-    entry.set_tag(tag);
-    entry.set_simple_value(rounded);
+    Message entry;
+    entry.add(summary::kTag, std::string_view(tag));
+    entry.add(summary::kSimpleValue, rounded);
+    values.add(summary::kValue, std::string_view(entry.bytes()));
   }
-  if (event.has_summary()) append_record(fd_, path_, event);
+  if (values.bytes().empty()) return;
+  Message event;
+  event.add(event::kStep, step);
+  event.add(event::kSummary, std::string_view(values.bytes()));
+  append_record(fd_, path_, event);
 }
 
 void EventFile::write(const StepMetrics& m) {

@@ -16,6 +16,8 @@ namespace dcformer {
 namespace {
 
 constexpr int64_t kLarge = int64_t{1} << 40;
+// A parameter whose gradient was always 0 divides by it, in f32.
+constexpr double kLeastEps = 1e-30;
 constexpr std::array<const char*, 3> kSections = {"model", "data", "train"};
 
 DataConfig parse_data(const nlohmann::json& json, const std::string& where) {
@@ -51,7 +53,7 @@ TrainConfig parse_train(const nlohmann::json& json, const std::string& where) {
   t.accumulation = object.integer("accumulation", t.accumulation, 1, 1 << 20);
   t.beta1 = object.number("beta1", t.beta1, 0, 0.999999);
   t.beta2 = object.number("beta2", t.beta2, 0, 0.999999);
-  t.eps = object.number("eps", t.eps, 0, 1);
+  t.eps = object.number("eps", t.eps, kLeastEps, 1);
   t.weight_decay = object.number("weight_decay", t.weight_decay, 0, 100);
   t.decay_mask = object.choice("decay_mask", t.decay_mask, {"all", "matrices"});
   t.clip_norm = object.number("clip_norm", t.clip_norm, 0, 1e30);

@@ -9,6 +9,7 @@
 #include "dcformer/ops/adamw.h"
 #include "dcformer/ops/choose_dtype.h"
 #include "dcformer/train/not_finite.h"
+#include "dcformer/train/report.h"
 #include "dcformer/train/row_batch.h"
 #include "dcformer/train/run_differences.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 ModelConfig model_config(const RunConfig& config, const TrainingData& data) {
   nlohmann::json json = config.model;
-  if (!json.contains("vocab_size") && data.tokenizer)
+  if (json.value("vocab_size", nlohmann::json()).is_null() && data.tokenizer)
     json["vocab_size"] = data.tokenizer->vocab_size();
   const ModelConfig model = parse_model_config(json, "model", UnknownKeys::error);
   require(!data.tokenizer || data.tokenizer->vocab_size() <= model.vocab_size,
@@ -58,7 +59,6 @@ Trainer::Trainer(Context& context, RunConfig config, const std::string& folder,
     folder_.create(config_);
   else if (run_file_changed_)
     folder_.write_run_file(config_);
-  log_.open(state_.step, state_.evaluated_step);
 }
 
 // The run in the folder, with what has changed in its run file said or refused; the checkpoint to
@@ -202,11 +202,11 @@ StepMetrics Trainer::update() {
   return m;
 }
 
-std::optional<Evaluation> Trainer::evaluation() {
+std::optional<Evaluation> Trainer::evaluation(const std::function<bool()>& interrupted) {
   if (!data_.validation) return std::nullopt;
   if (!last_evaluation_ || state_.evaluated_step != state_.step)
     return evaluate(context_, *model_, *data_.validation, config_.train.batch_size,
-                    data_.validation_bytes);
+                    data_.validation_bytes, interrupted);
   return last_evaluation_;
 }
 
@@ -227,9 +227,11 @@ void Trainer::evaluate_and_log(const TrainerHooks& hooks) {
             "{}; training stops, the last checkpoint stays (--on-nan skip goes on)", what);
     spdlog::warn("{}", what);
   }
+  go_on_writing();
   last_evaluation_ = result;
   state_.evaluated_step = state_.step;
   log_.write(state_.step, *result);
+  events_->write(state_.step, *result);
   if (finite && saved_step_ == state_.step) checkpoints_.note_loss(state_.step, result->loss);
   if (hooks.on_evaluation) hooks.on_evaluation(state_.step, *result);
 }
@@ -243,12 +245,30 @@ void Trainer::save() {
                                  : fmt::format("the checkpoint of step {} stays", saved_step_));
     return;
   }
+  go_on_writing();
   log_.sync();
+  events_->sync();
   const bool evaluated = last_evaluation_ && state_.evaluated_step == state_.step &&
                          std::isfinite(last_evaluation_->loss);
   checkpoints_.save(state_, model_->config(), model_->parameters(), moments_, data_.tokenizer.get(),
                     evaluated ? std::optional(last_evaluation_->loss) : std::nullopt);
   saved_step_ = state_.step;
+}
+
+// Before anything is written: what somebody starts and does not go on with leaves the run as it
+// was.
+void Trainer::go_on_writing() {
+  if (events_) return;
+  if (!options_.resume_from.empty()) checkpoints_.make_latest(state_.step);
+  log_.open(state_.step, state_.evaluated_step);
+  events_.emplace(folder_.path(), state_.step + 1);
+}
+
+void Trainer::draw_report(bool now) {
+  const auto time = std::chrono::steady_clock::now();
+  if (!now && time - report_drawn_ < std::chrono::seconds(30)) return;
+  write_report(folder_.path());
+  report_drawn_ = std::chrono::steady_clock::now();
 }
 
 void Trainer::run(const TrainerHooks& hooks) {
@@ -260,10 +280,14 @@ void Trainer::run(const TrainerHooks& hooks) {
     const bool last = state_.step >= end || interrupted();
     if (last || is_due(t.save_every, state_.step)) save();
     if (last) break;
+    go_on_writing();
     const StepMetrics m = update();
     log_.write(m);
+    events_->write(m);
+    draw_report(false);
     if (hooks.on_step) hooks.on_step(m);
   }
+  draw_report(true);
 }
 
 }  // namespace dcformer

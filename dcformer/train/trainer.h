@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "dcformer/text/tokenizer.h"
 #include "dcformer/train/checkpoint_store.h"
 #include "dcformer/train/evaluation.h"
+#include "dcformer/train/event_file.h"
 #include "dcformer/train/metrics_log.h"
 #include "dcformer/train/prepare_data.h"
 #include "dcformer/train/run_config.h"
@@ -59,8 +61,9 @@ class Trainer {
   /// is then whole.
   void run(const TrainerHooks& hooks);
 
-  /// The validation set's figures after the steps so far; none where the run has no such set.
-  std::optional<Evaluation> evaluation();
+  /// The validation set's figures after the steps so far; none where the run has no such set, or
+  /// `interrupted()` is true before the end.
+  std::optional<Evaluation> evaluation(const std::function<bool()>& interrupted = {});
 
   int64_t step() const { return state_.step; }
   /// The step of the newest checkpoint; -1: there is none.
@@ -89,6 +92,10 @@ class Trainer {
   void skip(const StepMetrics& metrics, const UpdateRows& rows);
   bool evaluation_is_due() const;
   void evaluate_and_log(const TrainerHooks& hooks);
+  /// Opens the logs to go on after the step that the run stands at.
+  void go_on_writing();
+  /// Draws the report, at most every half minute unless it must be `now`.
+  void draw_report(bool now);
   void save();
 
   Context& context_;
@@ -97,6 +104,8 @@ class Trainer {
   TrainerOptions options_;
   CheckpointStore checkpoints_;
   MetricsLog log_;
+  std::optional<EventFile> events_;
+  std::chrono::steady_clock::time_point report_drawn_ = std::chrono::steady_clock::now();
   TrainingData data_;
   RowOrder order_{1, false, 0};
   std::unique_ptr<LanguageModel> model_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -75,6 +76,27 @@ TEST(Allocator, CountsBytes) {
   a.reset();
   EXPECT_EQ(allocator.bytes_in_use(), 0u);
   EXPECT_EQ(allocator.peak_bytes(), 2 * one);
+}
+
+// The process's memory by the kernel's account, in bytes.
+size_t resident() {
+  std::ifstream file("/proc/self/statm");
+  size_t total = 0;
+  size_t pages = 0;
+  file >> total >> pages;
+  return pages * 4096;
+}
+
+TEST(Allocator, SizesThatVaryDoNotPileUp) {
+  Allocator allocator;
+  const size_t before = resident();
+  // One after the other: 24 sizes from 16 to 62 MiB, 0.9 GiB in all.
+  for (size_t mib = 16; mib < 64; mib += 2) {
+    const auto block = allocator.allocate(mib << 20);
+    std::memset(block.get(), 1, mib << 20);
+  }
+  EXPECT_LE(allocator.peak_bytes(), size_t{64} << 20);
+  EXPECT_LE(resident(), before + (size_t{192} << 20));
 }
 
 TEST(Allocator, TrimKeepsWhatIsInUse) {

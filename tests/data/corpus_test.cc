@@ -78,7 +78,7 @@ TEST_F(CorpusTest, EachFileIsCutByItself) {
 TEST_F(CorpusTest, NamesTheFileThatFails) {
   const std::string good = write("good.txt", "good\n");
   const std::string bad = write("bad.txt", "bad \xFF\n");
-  test::expect_error([&] { read_text_split({good, bad}); }, {bad + ": byte 4"});
+  test::expect_error([&] { read_text_split({good, bad}); }, {bad, "byte offset 4"});
   test::expect_error([&] { read_text_split({good, folder_ / "absent"}); }, {folder_ / "absent"});
 }
 

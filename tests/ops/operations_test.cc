@@ -289,6 +289,16 @@ TEST(Operations, CrossEntropyOfHugeLogits) {
       2e4);
 }
 
+TEST(Operations, LogitsThatAreNoNumbersPredictNothing) {
+  Context context(1);
+  const std::vector<float> x = {1};
+  const std::vector<float> w = {NAN, NAN, NAN};
+  const Weight weight{matrix(w, 1), WeightLayout::out_in, nullptr};
+  EXPECT_EQ(linear_cross_entropy(context, matrix(x, 1), weight, std::vector<int32_t>{1}, nullptr)
+                .n_correct,
+            0);
+}
+
 TEST(Operations, OfEqualLogitsTheFirstIsTheLargest) {
   Context context(1);
   const std::vector<float> x = {1, 1, 1, 1};

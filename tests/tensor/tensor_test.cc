@@ -51,7 +51,7 @@ TEST(Tensor, GivesItsOwnTypeOnly) {
     tensor.data<double>();
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "tensor is f32, expected f64");
+    EXPECT_STREQ(error.what(), "tensor: expected f64, got f32");
   }
 }
 
@@ -153,13 +153,13 @@ TEST(View, TypesAreChecked) {
     tensor.matrix().typed<float>();
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "matrix view is bf16, expected f32");
+    EXPECT_STREQ(error.what(), "matrix view: expected f32, got bf16");
   }
   try {
     tensor.heads(2).typed<float>();
     ADD_FAILURE();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "head view is bf16, expected f32");
+    EXPECT_STREQ(error.what(), "head view: expected f32, got bf16");
   }
   EXPECT_NO_THROW(tensor.matrix().typed<BFloat16>());
 }

@@ -159,6 +159,9 @@ TEST_F(CheckpointStoreTest, GoingBackLeavesTheFutureBehind) {
   CheckpointStore s = store(3);
   for (const int64_t step : {1, 2, 3}) save(s, step, 1.0 / static_cast<double>(step));
   EXPECT_EQ(s.choose("step-00000001"), file("step-00000001"));
+  // Choosing alone changes nothing.
+  EXPECT_EQ(read_file(folder_ / "latest"), "step-00000003\n");
+  s.make_latest(1);
   EXPECT_EQ(read_file(folder_ / "latest"), "step-00000001\n");
   // The next save: steps 2 and 3 are of a future that is no more.
   save(s, 2, 7.0);

@@ -173,5 +173,33 @@ TEST(Resume, TheBestCheckpointIsKept) {
   EXPECT_TRUE(saved(40));
 }
 
+// Going back is one thing with going on: a start from an older checkpoint that comes to nothing
+// leaves the run as it was.
+TEST(Resume, GoingBackWithoutGoingOnChangesNothing) {
+  const TemporaryFolder folder;
+  const std::string text = write_text(folder);
+  Context context(2);
+  RunConfig config = small_run(text, "f32", 1);
+  config.train.save_every = 3;
+  config.train.keep_last = 9;
+  const std::string path = folder.path() + "/run";
+  run_once(context, with_its_json(config), path, {});
+  const auto files = [&] {
+    std::string all;
+    for (const char* name : {"/latest", "/metrics.jsonl", "/checkpoints.json", "/run.json"})
+      all += read_file(path + name);
+    return all;
+  };
+  const std::string before = files();
+  TrainerOptions back{true, "", 3};
+  back.resume_from = "step-3";
+  run_once(context, with_its_json(config), path, back);
+  EXPECT_EQ(files(), before);
+  RunConfig absent = config;
+  absent.data.text = {folder.path() + "/absent.txt"};
+  test::expect_error([&] { run_once(context, with_its_json(absent), path, back); }, {"absent.txt"});
+  EXPECT_EQ(files(), before);
+}
+
 }  // namespace
 }  // namespace dcformer
