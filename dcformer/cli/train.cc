@@ -152,8 +152,7 @@ void train(const TrainArguments& arguments, const GlobalOptions& global) {
   }
   const auto evaluation = trainer.evaluation([] { return interrupted != 0; });
   if (const int signal = interrupted; signal != 0) throw CLI::RuntimeError(kSignalStatus + signal);
-  if (evaluation)
-    write_output(fmt::format("validation: {}\n", describe(*evaluation)));
+  if (evaluation) write_output(fmt::format("validation: {}\n", describe(*evaluation)));
 }
 
 }  // namespace

@@ -92,8 +92,8 @@ TEST_P(TrainingPass, GradientsWithDropoutAreTheLosssSlope) {
       p.model.parameters().refresh(context);
       return p.loss_and_gradients(context, pass) / 40;
     };
-    // A step that changes the loss by 1e-3: these models are curved so that larger ones tell nothing,
-    // and the mean of forty f32 losses of about 4 carries some 1e-6 of error.
+    // A step that changes the loss by 1e-3: these models are curved so that larger ones tell
+    // nothing, and the mean of forty f32 losses of about 4 carries some 1e-6 of error.
     const double step = 1e-3 / norm;
     const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);
     EXPECT_NEAR(slope / norm, 1, 1e-2) << dropout << " " << dynamic;
