@@ -155,8 +155,8 @@ TEST(NotFinite, AnEvaluationThatIsSkippedGivesItsCheckpointNoLoss) {
   const auto metrics = run_once(context, with_faulty_validation(context, problem), run, options);
   EXPECT_EQ(metrics.size(), 6u);
   EXPECT_EQ(verify_checkpoint(model_folder(run)).step, 6);
-  for (const auto& entry : read_json_file(run + "/checkpoints.json").at("checkpoints"))
-    EXPECT_FALSE(entry.contains("loss")) << entry;
+  const nlohmann::json list = read_json_file(run + "/checkpoints.json");
+  for (const auto& entry : list.at("checkpoints")) EXPECT_FALSE(entry.contains("loss")) << entry;
 }
 
 TEST(NotFinite, NamesTheGradient) {
