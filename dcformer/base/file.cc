@@ -88,6 +88,11 @@ void write_all(int fd, const std::string& path, std::string_view bytes) {
   }
 }
 
+void sync_file(int fd, const std::string& path) {
+  const bool synced = fsync(fd) == 0;
+  require(synced, "{}: cannot sync: {}", path, std::strerror(errno));
+}
+
 void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
 
 void replace_file(const std::string& path, std::string_view bytes) {

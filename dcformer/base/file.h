@@ -26,6 +26,9 @@ void require_replaceable(const std::string& path);
 /// cannot.
 void write_all(int fd, const std::string& path, std::string_view bytes);
 
+/// Waits until what was written to an open file is on the disk. Throws Error naming `path`.
+void sync_file(int fd, const std::string& path);
+
 /// Makes what was created, renamed or removed in a folder last. Throws Error naming it.
 void sync_folder(const std::string& path);
 

@@ -11,6 +11,14 @@
 
 namespace dcformer {
 
+void check_ids(std::span<const int32_t> ids, int64_t row, int64_t vocab_size,
+               const std::string& where) {
+  for (size_t i = 0; i < ids.size(); ++i)
+    require(ids[i] >= 0 && ids[i] < vocab_size,
+            "{}: row {}, place {}: id {} is outside the vocabulary of {}", where, row, i, ids[i],
+            vocab_size);
+}
+
 RowSet RowSet::cut(std::vector<int32_t> stream, int64_t sequence_length, bool keep_rest,
                    const std::string& where) {
   require(sequence_length >= 1, "{}: sequence length is {}, expected at least 1", where,
@@ -85,13 +93,7 @@ std::span<const int32_t> RowSet::row(int64_t r) const {
 }
 
 void RowSet::check_vocabulary(int64_t vocab_size, const std::string& where) const {
-  for (int64_t r = 0; r < n_row(); ++r) {
-    const std::span<const int32_t> ids = row(r);
-    for (size_t i = 0; i < ids.size(); ++i)
-      require(ids[i] >= 0 && ids[i] < vocab_size,
-              "{}: row {}, place {}: id {} is outside the vocabulary of {}", where, r, i, ids[i],
-              vocab_size);
-  }
+  for (int64_t r = 0; r < n_row(); ++r) check_ids(row(r), r, vocab_size, where);
 }
 
 int64_t RowSet::longest() const {

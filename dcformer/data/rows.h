@@ -7,6 +7,10 @@
 
 namespace dcformer {
 
+/// Throws Error naming `where`, the row and the place for an id outside 0 … vocab_size-1.
+void check_ids(std::span<const int32_t> ids, int64_t row, int64_t vocab_size,
+               const std::string& where);
+
 /// Rows of ids to learn from: row r holds length(r) ids, for length(r) - 1 predictions of the next
 /// one.
 class RowSet {

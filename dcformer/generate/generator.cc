@@ -1,6 +1,7 @@
 #include "dcformer/generate/generator.h"
 
 #include "dcformer/base/check.h"
+#include "dcformer/data/rows.h"
 
 namespace dcformer {
 namespace {
@@ -26,12 +27,10 @@ void check_rows(const LanguageModel& model, const IdRows& rows, const std::strin
   const ModelConfig& config = model.config();
   require(rows.length <= config.block_size, "{}: rows of {} ids, more than the context of {}",
           where, rows.length, config.block_size);
-  for (int64_t i = 0; i < rows.n_row * rows.length; ++i) {
-    const int32_t id = rows.ids[static_cast<size_t>(i)];
-    require(id >= 0 && id < config.vocab_size,
-            "{}: row {}, place {}: id {} is outside the vocabulary of {}", where, i / rows.length,
-            i % rows.length, id, config.vocab_size);
-  }
+  const auto length = static_cast<size_t>(rows.length);
+  for (int64_t r = 0; r < rows.n_row; ++r)
+    check_ids({rows.ids.data() + static_cast<size_t>(r) * length, length}, r, config.vocab_size,
+              where);
 }
 
 std::vector<int32_t> generate(Context& context, const LanguageModel& model,

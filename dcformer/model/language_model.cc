@@ -1,6 +1,5 @@
 #include "dcformer/model/language_model.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "dcformer/base/check.h"
@@ -8,16 +7,12 @@
 #include "dcformer/ops/convert.h"
 #include "dcformer/ops/embedding.h"
 #include "dcformer/ops/rms_norm.h"
+#include "dcformer/tensor/all_finite.h"
 
 namespace dcformer {
 namespace {
 
 MatrixView<float> view(const Tensor& t) { return t.matrix().typed<float>(); }
-
-bool all_finite(const Tensor& t) {
-  const auto values = t.span<float>();
-  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-}
 
 }  // namespace
 

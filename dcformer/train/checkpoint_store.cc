@@ -74,10 +74,8 @@ std::string read_latest(const std::string& run) {
   return name;
 }
 
-}  // namespace
-
-RunState verify_checkpoint(const std::string& checkpoint) {
-  const std::string path = checkpoint + "/" + kState;
+// state.json, whose version and own hash are right.
+nlohmann::json read_state(const std::string& path) {
   nlohmann::json json = read_json_file(path);
   JsonObject object(json, path);
   require(object.integer("version", 0, 0, INT64_MAX) == kVersion,
@@ -86,6 +84,19 @@ RunState verify_checkpoint(const std::string& checkpoint) {
   json.erase("xxh3_128");
   require(xxh3_128(json.dump()) == hash, "{}: is altered: it has not the hash that it states",
           path);
+  return json;
+}
+
+}  // namespace
+
+RunState read_run_state(const std::string& checkpoint) {
+  const std::string path = checkpoint + "/" + kState;
+  return parse_run_state(JsonObject(read_state(path), path).raw("state"), path + ": state");
+}
+
+RunState verify_checkpoint(const std::string& checkpoint) {
+  const std::string path = checkpoint + "/" + kState;
+  JsonObject object(read_state(path), path);
   const nlohmann::json& files = object.raw("files");
   require(files.is_object(), "{}.files: expected an object", path);
   for (const auto& [name, expected] : files.items()) verify_file(checkpoint + "/" + name, expected);

@@ -70,6 +70,9 @@ class CheckpointStore {
   std::vector<Entry> entries_;  // by step
 };
 
+/// The state of a checkpoint, by its state.json alone. Throws Error where that is altered.
+RunState read_run_state(const std::string& checkpoint);
+
 /// The state of a checkpoint whose files all have the sizes and hashes that it states. Throws Error
 /// naming the file that has not.
 RunState verify_checkpoint(const std::string& checkpoint);

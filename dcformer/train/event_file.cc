@@ -177,9 +177,6 @@ void EventFile::write(int64_t step, const Evaluation& e) {
   add(step, scalars);
 }
 
-void EventFile::sync() const {
-  const bool synced = fsync(fd_) == 0;
-  require(synced, "{}: cannot sync: {}", path_, std::strerror(errno));
-}
+void EventFile::sync() const { sync_file(fd_, path_); }
 
 }  // namespace dcformer

@@ -14,26 +14,32 @@
 
 namespace dcformer {
 
+void for_each_step_line(std::istream& text, int64_t last, const StepLineVisitor& f) {
+  int64_t before = 0;
+  for (std::string line; std::getline(text, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step") || !json.at("step").is_number_integer())
+      continue;
+    const auto step = json.at("step").get<int64_t>();
+    if (step <= before || step > last) continue;
+    before = step;
+    f(step, line, json);
+  }
+}
+
 StepLines::~StepLines() {
   if (fd_ >= 0) close(fd_);
 }
 
 int64_t StepLines::open(int64_t step) {
   const std::string text = std::filesystem::exists(path_) ? read_file(path_) : "";
-  std::istringstream lines(text);
   std::string kept;
   int64_t n_line = 0;
-  int64_t last = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step") || !json.at("step").is_number_integer())
-      continue;
-    const auto number = json.at("step").get<int64_t>();
-    if (number > step || number <= last) continue;
-    last = number;
+  std::istringstream lines(text);
+  for_each_step_line(lines, step, [&](int64_t, const std::string& line, const nlohmann::json&) {
     kept += line + "\n";
     ++n_line;
-  }
+  });
   if (kept != text) replace_file(path_, kept);
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(fd_ >= 0, "{}: cannot write: {}", path_, std::strerror(errno));
@@ -44,10 +50,7 @@ void StepLines::append(const nlohmann::ordered_json& line) const {
   write_all(fd_, path_, line.dump() + "\n");
 }
 
-void StepLines::sync() const {
-  const bool synced = fsync(fd_) == 0;
-  require(synced, "{}: cannot sync: {}", path_, std::strerror(errno));
-}
+void StepLines::sync() const { sync_file(fd_, path_); }
 
 void MetricsLog::open(int64_t step, int64_t evaluated_step) {
   const int64_t n_missing = step - steps_.open(step);

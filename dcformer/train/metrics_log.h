@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -26,6 +28,13 @@ struct StepMetrics {
   /// The loss or the gradient was not finite: the parameters are as before.
   bool skipped = false;
 };
+
+/// Calls f(step, line, json) for each line of a text of JSON lines with a `step` of at most `last`.
+/// Passed over are lines that are no such JSON, as one that the end of the process cut short, and
+/// those that do not go on in ascending order.
+using StepLineVisitor =
+    std::function<void(int64_t step, const std::string& line, const nlohmann::json& json)>;
+void for_each_step_line(std::istream& text, int64_t last, const StepLineVisitor& f);
 
 /// A file of JSON lines, each with its `step`, in ascending order.
 class StepLines {

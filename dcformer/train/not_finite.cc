@@ -3,19 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "dcformer/tensor/all_finite.h"
 #include "dcformer/train/row_batch.h"
 
 namespace dcformer {
 namespace {
 
 constexpr size_t kMostNamed = 8;
-
-bool all_finite(const Tensor& t) {
-  const auto values = t.span<float>();
-  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-}
 
 std::string name_rows(const std::vector<int64_t>& rows) {
   const std::span<const int64_t> named(rows.data(), std::min(rows.size(), kMostNamed));

@@ -20,6 +20,7 @@
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/base/utf8.h"
+#include "dcformer/train/metrics_log.h"
 
 namespace dcformer {
 namespace {
@@ -48,28 +49,6 @@ struct RunCurves {
   int64_t n_skipped = 0;
 };
 
-// Calls f(step, line) for the lines of a file that may be absent; a line that is no JSON or does
-// not go on in the steps' order is passed over.
-template <typename F>
-void for_each_line(const std::string& path, F&& f) {
-  if (!std::filesystem::exists(path)) return;
-  errno = 0;
-  std::ifstream file(path);
-  require(file.good(), "{}: {}", path, std::strerror(errno == 0 ? EIO : errno));
-  int64_t last = 0;
-  for (std::string text; std::getline(file, text);) {
-    const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
-    if (!line.is_object()) continue;
-    const auto step = line.find("step");
-    if (step == line.end() || !step->is_number_integer()) continue;
-    const auto number = step->get<int64_t>();
-    if (number <= last) continue;
-    last = number;
-    f(static_cast<double>(number), line);
-  }
-  require(!file.bad(), "{}: read error", path);
-}
-
 void append(Curve& curve, double step, const nlohmann::json& line, const char* key) {
   const auto value = line.find(key);
   if (value == line.end() || !value->is_number()) return;
@@ -79,7 +58,19 @@ void append(Curve& curve, double step, const nlohmann::json& line, const char* k
 
 RunCurves read_curves(const std::string& run_folder) {
   RunCurves run;
-  for_each_line(run_folder + "/metrics.jsonl", [&](double step, const nlohmann::json& line) {
+  const auto read = [&](const char* name, const auto& f) {
+    const std::string path = run_folder + name;
+    if (!std::filesystem::exists(path)) return;
+    errno = 0;
+    std::ifstream file(path);
+    require(file.good(), "{}: {}", path, std::strerror(errno == 0 ? EIO : errno));
+    for_each_step_line(file, INT64_MAX,
+                       [&](int64_t step, const std::string&, const nlohmann::json& line) {
+                         f(static_cast<double>(step), line);
+                       });
+    require(!file.bad(), "{}: read error", path);
+  };
+  read("/metrics.jsonl", [&](double step, const nlohmann::json& line) {
     append(run.loss, step, line, "loss");
     append(run.gradient_norm, step, line, "gradient_norm");
     append(run.learning_rate, step, line, "learning_rate");
@@ -87,7 +78,7 @@ RunCurves read_curves(const std::string& run_folder) {
     run.last_step = step;
     if (line.contains("skipped")) ++run.n_skipped;
   });
-  for_each_line(run_folder + "/evaluations.jsonl", [&](double step, const nlohmann::json& line) {
+  read("/evaluations.jsonl", [&](double step, const nlohmann::json& line) {
     append(run.validation_loss, step, line, "loss");
     run.last_step = std::max(run.last_step, step);
   });

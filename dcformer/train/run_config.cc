@@ -105,9 +105,10 @@ Override parse_override(const std::string& text) {
   return o;
 }
 
-ModelConfig parse_model_section(nlohmann::json model, const std::string& where) {
-  if (model.is_object() && model.value("vocab_size", nlohmann::json()).is_null())
-    model["vocab_size"] = 1;
+ModelConfig parse_model_section(nlohmann::json model, const std::string& where,
+                                std::optional<int64_t> vocab_size) {
+  if (vocab_size && model.is_object() && model.value("vocab_size", nlohmann::json()).is_null())
+    model["vocab_size"] = *vocab_size;
   return parse_model_config(model, where, UnknownKeys::error);
 }
 
@@ -119,7 +120,7 @@ RunConfig parse_run_config(nlohmann::json json, const std::string& where) {
     return json.contains(name) ? json.at(name) : nlohmann::json::object();
   };
   config.model = section("model");
-  parse_model_section(config.model, where + ": model");
+  parse_model_section(config.model, where + ": model", 1);
   config.data = parse_data(section("data"), where + ": data");
   config.train = parse_train(section("train"), where + ": train");
   config.json = std::move(json);

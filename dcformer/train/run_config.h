@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,9 +79,11 @@ struct Override {
 /// Throws Error, naming `text`, for another form and for a section that run files have not.
 Override parse_override(const std::string& text);
 
-/// The model section of a run file with a vocabulary of 1 where it leaves that to the tokenizer.
-/// `where` names it in messages. Throws Error like parse_model_config.
-ModelConfig parse_model_section(nlohmann::json model, const std::string& where);
+/// The model section of a run file, with `vocab_size` (the tokenizer's, say, where there is one) in
+/// the place of a vocabulary that it leaves out. `where` names it in messages. Throws Error like
+/// parse_model_config.
+ModelConfig parse_model_section(nlohmann::json model, const std::string& where,
+                                std::optional<int64_t> vocab_size);
 
 /// Reads a run file, `overrides` (`train.learning_rate=1e-3`, values in JSON or plain text) put in.
 /// Relative paths stay as they are (relative to where the tool runs). Throws Error for unknown keys

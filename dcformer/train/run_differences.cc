@@ -13,7 +13,7 @@ constexpr std::array<const char*, 11> kAllowed = {
     "data.rows",        "data.validation_rows"};
 
 nlohmann::json model_section(const RunConfig& config) {
-  nlohmann::json json = to_json(parse_model_section(config.model, "model"));
+  nlohmann::json json = to_json(parse_model_section(config.model, "model", 1));
   // Without one it is the tokenizer's.
   json["vocab_size"] = config.model.value("vocab_size", nlohmann::json());
   return json;

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -17,10 +18,9 @@ namespace dcformer {
 namespace {
 
 ModelConfig model_config(const RunConfig& config, const TrainingData& data) {
-  nlohmann::json json = config.model;
-  if (json.value("vocab_size", nlohmann::json()).is_null() && data.tokenizer)
-    json["vocab_size"] = data.tokenizer->vocab_size();
-  const ModelConfig model = parse_model_config(json, "model", UnknownKeys::error);
+  const ModelConfig model = parse_model_section(
+      config.model, "model",
+      data.tokenizer ? std::optional<int64_t>(data.tokenizer->vocab_size()) : std::nullopt);
   require(!data.tokenizer || data.tokenizer->vocab_size() <= model.vocab_size,
           "model.vocab_size: {} is less than the tokenizer's {}", model.vocab_size,
           data.tokenizer ? data.tokenizer->vocab_size() : 0);
@@ -80,7 +80,7 @@ void Trainer::prepare_model(const std::optional<std::string>& checkpoint) {
   const ModelConfig model = model_config(config_, data_);
   const std::string data_hash = data_.hash();
   if (checkpoint) {
-    state_ = verify_checkpoint(*checkpoint);
+    state_ = read_run_state(*checkpoint);
     require(config_.train.steps >= state_.step,
             "train.steps: {} is less than the {} steps that are done", config_.train.steps,
             state_.step);
@@ -216,8 +216,7 @@ bool Trainer::evaluation_is_due() const {
 }
 
 void Trainer::evaluate_and_log(const TrainerHooks& hooks) {
-  const auto result = evaluate(context_, *model_, *data_.validation, config_.train.batch_size,
-                               data_.validation_bytes, hooks.interrupted);
+  const auto result = evaluation(hooks.interrupted);
   if (!result) return;
   const bool finite = std::isfinite(result->loss);
   if (!finite) {
@@ -266,9 +265,12 @@ void Trainer::go_on_writing() {
 
 void Trainer::draw_report(bool now) {
   const auto time = std::chrono::steady_clock::now();
-  if (!now && time - report_drawn_ < std::chrono::seconds(30)) return;
+  if (!now && time < report_due_) return;
   write_report(folder_.path());
-  report_drawn_ = std::chrono::steady_clock::now();
+  // Drawing reads the whole log: of a long run it takes at most a fiftieth of the time.
+  const auto done = std::chrono::steady_clock::now();
+  report_due_ =
+      done + std::max<std::chrono::steady_clock::duration>(kReportInterval, 50 * (done - time));
 }
 
 void Trainer::run(const TrainerHooks& hooks) {

@@ -105,7 +105,9 @@ class Trainer {
   CheckpointStore checkpoints_;
   MetricsLog log_;
   std::optional<EventFile> events_;
-  std::chrono::steady_clock::time_point report_drawn_ = std::chrono::steady_clock::now();
+  static constexpr std::chrono::seconds kReportInterval{30};
+  std::chrono::steady_clock::time_point report_due_ =
+      std::chrono::steady_clock::now() + kReportInterval;
   TrainingData data_;
   RowOrder order_{1, false, 0};
   std::unique_ptr<LanguageModel> model_;

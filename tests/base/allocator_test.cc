@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dcformer/base/error.h"
+#include "tests/support/sanitizer.h"
 
 namespace dcformer {
 namespace {
@@ -87,17 +88,8 @@ size_t resident() {
   return pages * 4096;
 }
 
-// Whether freed memory is kept back for a while, to tell of its use.
-constexpr bool quarantines() {
-#if defined(__has_feature)
-  return __has_feature(address_sanitizer) != 0;
-#else
-  return false;
-#endif
-}
-
 TEST(Allocator, SizesThatVaryDoNotPileUp) {
-  if (quarantines()) GTEST_SKIP() << "the sanitizer holds freed memory";
+  if (test::kAddressSanitizer) GTEST_SKIP() << "the sanitizer holds freed memory";
   Allocator allocator;
   const size_t before = resident();
   // One after the other: 24 sizes from 16 to 62 MiB, 0.9 GiB in all.

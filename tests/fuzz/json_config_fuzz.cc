@@ -7,6 +7,7 @@
 #include "dcformer/io/json_file.h"
 #include "dcformer/model/config.h"
 #include "dcformer/train/run_config.h"
+#include "dcformer/train/run_state.h"
 #include "tests/fuzz/only_errors.h"
 
 namespace dcformer::test {
@@ -36,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         parse_json(std::string_view(reinterpret_cast<const char*>(data), size), "input");
     test::parse_model(json, UnknownKeys::warn);
     test::parse_model(json, UnknownKeys::error);
+    test::only_errors([&] { parse_run_state(json, "input"); });
     const RunConfig config = parse_run_config(json, "input");
     test::parse_model(config.model, UnknownKeys::error);
     learning_rate_at(config.train, 0);

@@ -13,6 +13,7 @@
 #include "tests/ops/composed_attention_cases.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_values.h"
+#include "tests/support/sanitizer.h"
 
 namespace dcformer {
 namespace {
@@ -24,20 +25,8 @@ using test::AttentionCase;
 constexpr double kForward = 2e-5;
 constexpr double kBackward = 1e-4;
 
-int64_t sweep_size() {
-  // Sanitized builds run the oracle at a tenth of the speed.
-#if defined(__SANITIZE_ADDRESS__)
-  return 200;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  return 200;
-#else
-  return 2000;
-#endif
-#else
-  return 2000;
-#endif
-}
+// Sanitized builds run the oracle at a tenth of the speed.
+constexpr int64_t kSweepSize = test::kAddressSanitizer ? 200 : 2000;
 
 // max|a - e| <= tolerance·max(|e|, floor): gradients that cancel to almost nothing are held to the
 // scale that they came from.
@@ -51,7 +40,7 @@ int64_t sweep_size() {
 
 TEST(ComposedAttention, AgreesWithTheOracleOnRandomProblems) {
   Context context(2);
-  for (int64_t i = 0; i < sweep_size(); ++i) {
+  for (int64_t i = 0; i < kSweepSize; ++i) {
     const auto p = test::random_attention_problem(static_cast<uint64_t>(1000 + i), 8192);
     SCOPED_TRACE(test::describe(p) + " (problem " + std::to_string(i) + ")");
     const AttentionCase c(p);

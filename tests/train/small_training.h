@@ -1,11 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dcformer/base/file.h"
+#include "dcformer/io/safetensors.h"
 #include "dcformer/train/trainer.h"
 #include "tests/support/temporary_folder.h"
 
@@ -60,6 +65,25 @@ inline RunConfig small_run(const std::string& text, const std::string& dtype,
 
 inline std::string weights_of(const std::string& run) {
   return read_file(model_folder(run) + "/model.safetensors");
+}
+
+/// Writes the weights of a model folder into another, which is made, after change(name, values) of
+/// each tensor; and its config.json.
+inline void write_changed_model(
+    Context& context, const std::string& from, const std::string& to,
+    const std::function<void(const std::string&, std::span<float>)>& change) {
+  std::filesystem::create_directories(to);
+  std::filesystem::copy(from + "/config.json", to + "/config.json");
+  const auto file = SafetensorsFile::open(from + "/model.safetensors");
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    const Tensor changed = Tensor::empty(context, DType::f32, entry.shape);
+    const auto values = file.tensor(entry).span<float>();
+    std::copy(values.begin(), values.end(), changed.data<float>());
+    change(entry.name, changed.span<float>());
+    tensors.emplace_back(entry.name, changed);
+  }
+  write_safetensors(to + "/model.safetensors", tensors);
 }
 
 /// The configuration after its sections were changed: what its run file says.

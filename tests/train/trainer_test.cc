@@ -45,20 +45,12 @@ RunConfig golden_run(const std::string& folder) {
 /// Writes a copy of a model whose every weight is the next float up or down.
 void write_moved_model(Context& context, const std::string& folder, uint64_t seed,
                        const std::string& to) {
-  std::filesystem::create_directories(to);
-  std::filesystem::copy(folder + "/config.json", to + "/config.json");
-  const auto file = SafetensorsFile::open(folder + "/model.safetensors");
-  std::vector<std::pair<std::string, Tensor>> moved;
-  for (const SafetensorsFile::Entry& entry : file.entries()) {
-    const auto from = file.tensor(entry).span<float>();
-    const Tensor tensor = Tensor::empty(context, DType::f32, entry.shape);
-    const auto directions = test::random_doubles(tensor.numel(), seed++);
-    for (size_t i = 0; i < from.size(); ++i)
-      tensor.data<float>()[i] =
-          std::nextafter(from[i], std::copysign(INFINITY, static_cast<float>(directions[i])));
-    moved.emplace_back(entry.name, tensor);
-  }
-  write_safetensors(to + "/model.safetensors", moved);
+  test::write_changed_model(context, folder, to, [&](const std::string&, std::span<float> values) {
+    const auto directions = test::random_doubles(static_cast<int64_t>(values.size()), seed++);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] =
+          std::nextafter(values[i], std::copysign(INFINITY, static_cast<float>(directions[i])));
+  });
 }
 
 /// How far the gradient norms of five steps move, step by step, when the starting weights move to
