@@ -73,8 +73,8 @@ struct AttentionMask {
 };
 
 /// Everything that the forward and backward passes read. q [N,H,D], k and v [S,Hkv,D], all f32 or
-/// all bf16; scores are scaled by 1/sqrt(D). With bf16 the composed weights are rounded before
-/// their product with v.
+/// all bf16; scores are scaled by 1/sqrt(D). With bf16 everything that is multiplied with them is
+/// rounded to bf16 too: the composed weights, the gradient of o, and that of the scores.
 struct AttentionInputs {
   ConstHeads q;
   ConstHeads k;

@@ -1,10 +1,11 @@
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/composed_attention.h"
-#include "dcformer/ops/composed_attention_tiles.h"
+#include "dcformer/ops/composed_attention_gradients.h"
 
 namespace dcformer {
 namespace {
@@ -14,234 +15,167 @@ using namespace attention;
 // The most parts that a sequence's queries are cut into: as many threads can work on one sequence.
 constexpr int64_t kLanes = 4;
 
-/// Sums over queries: each lane walks its own blocks in order and adds to its own accumulators,
-/// page by page; the lanes are then added in order. Their number depends on the number of sequences
-/// alone.
-class Accumulators {
- public:
-  Accumulators(Context& context, const AttentionInputs& in, const TileSizes& sizes, int64_t n_lane)
-      : sizes_(sizes), n_lane_(n_lane) {
-    block_ = in.composition.key.data == nullptr ? 0 : sizes.mix.block();
-    head_numel_ = kPanel * sizes.padded_dim;
-    page_numel_ = 2 * sizes.n_kv_head * head_numel_ + sizes.n_group * 2 * block_ * kPanel;
-    for (const AttentionSequence& s : in.sequences) {
-      first_page_.push_back(n_page_);
-      n_page_ += (s.n_key + kPanel - 1) / kPanel;
-    }
-    const int64_t heads = sizes.mix.heads;
-    base_numel_ = in.composition.pre_base == nullptr && in.composition.post_base == nullptr
-                      ? 0
-                      : sizes.n_group * 2 * heads * heads * 16;
-    memory_ =
-        Tensor::empty(context, DType::f32, {n_lane, std::max<int64_t>(1, n_page_) * page_numel_});
-    data_ = memory_.data<float>();
-    base_ =
-        Tensor::zeros(context, DType::f32,
-                      {n_lane * static_cast<int64_t>(in.sequences.size()) + 1, base_numel_ + 1});
-  }
-
-  /// Sets the pages of one lane and sequence to zero, on the thread that will use them.
-  void clear(int64_t lane, int64_t sequence, int64_t n_key) {
-    std::fill_n(page(lane, sequence, 0), (n_key + kPanel - 1) / kPanel * page_numel_, 0.0f);
-  }
-  /// Adds all lanes of a page to its first, in order.
-  void add_lanes(int64_t sequence, int64_t panel) {
-    float* sum = page(0, sequence, panel);
-    for (int64_t lane = 1; lane < n_lane_; ++lane) {
-      const float* part = page(lane, sequence, panel);
-      for (int64_t i = 0; i < page_numel_; ++i) sum[i] += part[i];
-    }
-  }
-  float* dk(int64_t lane, int64_t sequence, int64_t panel, int64_t kv_head) {
-    return page(lane, sequence, panel) + kv_head * head_numel_;
-  }
-  float* dv(int64_t lane, int64_t sequence, int64_t panel, int64_t kv_head) {
-    return page(lane, sequence, panel) + (sizes_.n_kv_head + kv_head) * head_numel_;
-  }
-  float* dblock(int64_t lane, int64_t sequence, int64_t panel, int64_t group, int64_t stage) {
-    if (block_ == 0) return nullptr;
-    return page(lane, sequence, panel) + 2 * sizes_.n_kv_head * head_numel_ +
-           (group * 2 + stage) * block_ * kPanel;
-  }
-  /// Partial sums [M][M][16] of one group and stage, for a task of the backward pass.
-  float* dbase(int64_t task, int64_t group, int64_t stage) {
-    const int64_t size = sizes_.mix.heads * sizes_.mix.heads * 16;
-    return base_.data<float>() + task * (base_numel_ + 1) + (group * 2 + stage) * size;
-  }
-  bool has_base() const { return base_numel_ != 0; }
-  int64_t n_lane() const { return n_lane_; }
-
- private:
-  float* page(int64_t lane, int64_t sequence, int64_t panel) {
-    return data_ + (lane * std::max<int64_t>(1, n_page_) +
-                    first_page_[static_cast<size_t>(sequence)] + panel) *
-                       page_numel_;
-  }
-
-  TileSizes sizes_;
-  int64_t n_lane_;
-  int64_t block_ = 0;
-  int64_t head_numel_ = 0;
-  int64_t page_numel_ = 0;
-  int64_t base_numel_ = 0;
-  int64_t n_page_ = 0;
-  std::vector<int64_t> first_page_;
-  Tensor memory_;
-  Tensor base_;
-  float* data_;
-};
-
 struct BackwardCall {
   Context& context;
   const AttentionInputs& in;
-  const TileSizes sizes;
+  const TileSizes& sizes;
   const float* statistics;
   HeadView<const float> do_;
   const AttentionGradients& out;
   Accumulators& sums;
 };
 
-/// One tile of the backward pass: from the block's queries and the saved statistics to all its
-/// gradients, in two passes over its panels, since the softmax's gradient needs a sum over whole
-/// rows.
+/// Tiles of the backward pass, one after the other in the same memory: from a block's queries and
+/// the saved statistics to all its gradients, in two passes over its panels, since the softmax's
+/// gradient needs a sum over whole rows. `Products` is FloatBackward or TileBackward.
+template <typename Products>
 class BackwardTile {
  public:
-  BackwardTile(const BackwardCall& call, const Block& block, const Panels<float>& keys,
-               const Panels<float>& values, int64_t group, int64_t lane, int64_t task)
+  BackwardTile(const BackwardCall& call, const BlockLimits& limits,
+               const typename Products::Pages& pages, int64_t lane, int64_t task)
       : call_(call),
         in_(call.in),
         sizes_(call.sizes),
-        block_(block),
-        keys_(keys),
-        values_(values),
-        group_(group),
         lane_(lane),
         task_(task),
         heads_(call.sizes.mix.heads),
-        n_row_(heads_ * block.rows),
-        weight_numel_(block.rows * call.sizes.mix.block()),
-        row_numel_(n_row_ * call.sizes.padded_dim),
-        memory_(call.context, 3 * tile_numel(heads_, block.rows, block.n_panel())),
-        composed_memory_(call.context, tile_numel(heads_, block.rows, 1)),
-        rows_(call.context, 3 * row_numel_),
-        weights_(call.context, 2 * weight_numel_),
-        dweights_(call.context, weight_numel_ * 17),
-        row_sums_(call.context, n_row_ * 19),
-        scores_(tile(0)),
-        probabilities_(tile(1)),
-        gradient_(tile(2)),
-        composed_(make_tile(composed_memory_.data(), heads_, block.rows).panel(0)) {}
+        products_(call.context, call.in, call.sizes, limits, pages, call.sums, lane),
+        tile_numel_(Tile::numel(heads_, limits.row_panels) + kOffset),
+        memory_(call.context, 3 * tile_numel_),
+        composed_memory_(call.context, Tile::numel(heads_, whole_bands(limits.rows))),
+        weights_(call.context, 2 * limits.rows * call.sizes.mix.block()),
+        dweights_(call.context, limits.rows * call.sizes.mix.block()),
+        row_sums_(call.context, 3 * heads_ * whole_bands(limits.rows)) {
+    scales_.fill(sizes_.scale);
+    ones_.fill(1.0f);
+  }
 
-  void run() {
-    pack_rows(in_.q, block_, sizes_, group_, sizes_.scale, q());
-    pack_rows(call_.do_, block_, sizes_, group_, 1.0f, d_out());
+  void run(const Block& block, int64_t group) {
+    block_ = &block;
+    group_ = group;
+    row_stride_ = whole_bands(block.rows);
+    n_row_ = heads_ * row_stride_;
+    weight_numel_ = block.rows * sizes_.mix.block();
+    scores_ = tile(memory_.data());
+    probabilities_ = tile(memory_.data() + tile_numel_);
+    gradient_ = tile(memory_.data() + 2 * tile_numel_);
+    composed_ = tile(composed_memory_.data()).panel(0);
+    products_.begin(block, group, call_.do_);
     read_statistics();
     to_probabilities();
-    reduce_lanes(dots(), n_row_, dot());
     to_scores();
     write_dq();
   }
 
  private:
-  Tile tile(int64_t index) const {
-    return make_tile(memory_.data() + index * tile_numel(heads_, block_.rows, block_.n_panel()),
-                     heads_, block_.rows);
+  // Keeps the same place of two tiles off the same addresses modulo a page, where a load would wait
+  // for a store to the other.
+  static constexpr int64_t kOffset = 5 * kSide;
+
+  Tile tile(float* memory) const {
+    return {memory, heads_, block_->rows, square_room(block_->rows, Products::kWholeBands)};
   }
-  float* q() const { return rows_.data(); }
-  float* d_out() const { return rows_.data() + row_numel_; }
-  float* dq() const { return rows_.data() + 2 * row_numel_; }
-  // Per row and head: maximum, 1/sum, Σ_j P·dP, and the 16 partial sums of the last.
+  // Per row and head: maximum, 1/sum, and Σ_j P·dP.
   float* maxima() const { return row_sums_.data(); }
   float* inverse_sums() const { return row_sums_.data() + n_row_; }
   float* dot() const { return row_sums_.data() + 2 * n_row_; }
-  float* dots() const { return row_sums_.data() + 3 * n_row_; }
+  int64_t place(int64_t m, int64_t b) const { return m * row_stride_ + b * kSide; }
 
   MixWeights weights(int64_t stage) const {
-    return stage_weights(in_.composition, block_, sizes_, group_, stage,
+    return stage_weights(in_.composition, *block_, sizes_, group_, stage,
                          weights_.data() + stage * weight_numel_);
   }
   const float* key_block(int64_t panel, int64_t stage) const {
-    if (!stage_mixes(in_.composition, stage)) return nullptr;
-    return keys_.block(block_.first_panel() + panel, group_, stage);
+    return stage_mixes(in_.composition, stage) ? products_.key_block(panel, stage) : nullptr;
+  }
+  void hide(int64_t p, int64_t b, const Band& band, float value) const {
+    fill_hidden(in_, *block_, p, b, band, value);
   }
 
   void read_statistics() const {
+    std::fill_n(row_sums_.data(), 3 * n_row_, 0.0f);
     for (int64_t m = 0; m < heads_; ++m)
-      for (int64_t row = 0; row < block_.rows; ++row) {
+      for (int64_t row = 0; row < block_->rows; ++row) {
         const float* s =
-            call_.statistics + (block_.query(row) * sizes_.n_head + group_ * heads_ + m) * 2;
-        maxima()[m * block_.rows + row] = s[0];
-        inverse_sums()[m * block_.rows + row] = s[1];
+            call_.statistics + (block_->query(row) * sizes_.n_head + group_ * heads_ + m) * 2;
+        maxima()[m * row_stride_ + row] = s[0];
+        inverse_sums()[m * row_stride_ + row] = s[1];
       }
   }
 
-  // The forward pass again, A (hidden entries 0), P and A'', and back from o to P; Σ_j P·dP.
+  // The forward pass again for a panel: A (hidden entries 0), P and A''.
+  void rebuild(int64_t p, const MixWeights& pre, const MixWeights& post) const {
+    const bool mixes = stage_mixes(in_.composition, 0);
+    const RowScales scales{mixes ? scales_.data() : ones_.data(), 0};
+    products_.scores(p, scores_.panel(p));
+    for (int64_t b = 0; b < scores_.panel(p).n_band(); ++b) {
+      const Band a = scores_.panel(p).band(b);
+      const Band probabilities = probabilities_.panel(p).band(b);
+      const Band composed = composed_.band(b);
+      hide(p, b, a, 0.0f);
+      compose_band<float>(a, probabilities, sizes_.mix, band_weights(pre, sizes_.mix, b),
+                          key_block(p, 0), scales);
+      hide(p, b, probabilities, -std::numeric_limits<float>::infinity());
+      for (int64_t m = 0; m < heads_; ++m)
+        softmax_band_known(probabilities, m, mixes ? 1.0f : sizes_.scale, maxima() + place(m, b),
+                           inverse_sums() + place(m, b));
+      compose_band<float>(probabilities, composed, sizes_.mix, band_weights(post, sizes_.mix, b),
+                          key_block(p, 1), {ones_.data(), 0});
+      hide(p, b, composed, 0.0f);
+    }
+  }
+
+  // Back from o to P, and Σ_j P·dP. o = A''·v: dv = A''ᵀ·do, dA'' = do·vᵀ.
   void to_probabilities() {
     const MixWeights pre = weights(0);
     const MixWeights post = weights(1);
-    std::fill_n(dots(), n_row_ * 16, 0.0f);
-    if (post.query != nullptr) std::fill_n(dweights_.data(), weight_numel_ * 16, 0.0f);
-    for (int64_t p = 0; p < block_.n_panel(); ++p) {
-      const PanelTile a = scores_.panel(p);
-      const PanelTile probabilities = probabilities_.panel(p);
-      const PanelTile gradient = gradient_.panel(p);
-      compute_scores(block_, p, sizes_, keys_, group_, q(), a);
-      fill_hidden(in_, block_, p, a, heads_, 0.0f);
-      compose_panel<float>(a, probabilities, block_.rows, sizes_.mix, pre, key_block(p, 0),
-                           nullptr);
-      fill_hidden(in_, block_, p, probabilities, heads_, -std::numeric_limits<float>::infinity());
-      for (int64_t m = 0; m < heads_; ++m)
-        softmax_panel_known(probabilities.at(m, 0), block_.rows, maxima() + m * block_.rows,
-                            inverse_sums() + m * block_.rows);
-      compose_panel<float>(probabilities, composed_, block_.rows, sizes_.mix, post, key_block(p, 1),
-                           nullptr);
-      fill_hidden(in_, block_, p, composed_, heads_, 0.0f);
-      if (in_.q.dtype == DType::bf16)
-        for (int64_t m = 0; m < heads_; ++m) round_values(composed_.at(m, 0), block_.rows * kPanel);
-      // o = A''·v: dv = A''ᵀ·do, dA'' = do·vᵀ.
-      add_outer(p, composed_, d_out(), [&](int64_t panel, int64_t kv_head) {
-        return call_.sums.dv(lane_, block_.sequence_index, panel, kv_head);
-      });
-      compute_scores(block_, p, sizes_, values_, group_, d_out(), gradient);
-      fill_hidden(in_, block_, p, gradient, heads_, 0.0f);
-      backward_stage(1, p, post, probabilities, gradient);
-      for (int64_t m = 0; m < heads_; ++m)
-        softmax_panel_dot(probabilities.at(m, 0), gradient.at(m, 0), block_.rows,
-                          dots() + m * block_.rows * 16);
+    if (post.query != nullptr) std::fill_n(dweights_.data(), weight_numel_, 0.0f);
+    for (int64_t p = 0; p < block_->n_panel(); ++p) {
+      rebuild(p, pre, post);
+      products_.add_dv(p, composed_);
+      products_.value_gradients(p, gradient_.panel(p));
+      for (int64_t b = 0; b < composed_.n_band(); ++b) {
+        const Band gradient = gradient_.panel(p).band(b);
+        const Band probabilities = probabilities_.panel(p).band(b);
+        hide(p, b, gradient, 0.0f);
+        backward_stage(1, p, b, post, probabilities, gradient);
+        for (int64_t m = 0; m < heads_; ++m)
+          softmax_band_dot(probabilities, gradient, m, dot() + place(m, b));
+      }
     }
     write_dquery(1, post);
   }
 
-  // P = softmax(A'): dA' = P·(dP - Σ_j P·dP); then back to A, q and k.
+  // P = softmax(A'): dA' = P·(dP - Σ_j P·dP); then back to A, q and k. A = q·kᵀ/√D: dk = dAᵀ·q/√D,
+  // dq = dA·k/√D.
   void to_scores() {
     const MixWeights pre = weights(0);
-    if (pre.query != nullptr) std::fill_n(dweights_.data(), weight_numel_ * 16, 0.0f);
-    std::fill_n(dq(), row_numel_, 0.0f);
-    for (int64_t p = 0; p < block_.n_panel(); ++p) {
-      const PanelTile gradient = gradient_.panel(p);
-      for (int64_t m = 0; m < heads_; ++m)
-        softmax_panel_backward(probabilities_.panel(p).at(m, 0), gradient.at(m, 0), block_.rows,
-                               dot() + m * block_.rows);
-      backward_stage(0, p, pre, scores_.panel(p), gradient);
-      // A = q·kᵀ/√D: dk = dAᵀ·q/√D, dq = dA·k/√D.
-      add_outer(p, gradient, q(), [&](int64_t panel, int64_t kv_head) {
-        return call_.sums.dk(lane_, block_.sequence_index, panel, kv_head);
-      });
-      multiply_values(block_, p, sizes_, values_, group_, gradient, dq());
+    if (pre.query != nullptr) std::fill_n(dweights_.data(), weight_numel_, 0.0f);
+    for (int64_t p = 0; p < block_->n_panel(); ++p) {
+      for (int64_t b = 0; b < composed_.n_band(); ++b) {
+        const Band gradient = gradient_.panel(p).band(b);
+        for (int64_t m = 0; m < heads_; ++m)
+          softmax_band_backward(probabilities_.panel(p).band(b), gradient, m, dot() + place(m, b));
+        backward_stage(0, p, b, pre, scores_.panel(p).band(b), gradient);
+      }
+      products_.add_dk_and_dq(p, gradient_.panel(p));
     }
+    products_.end();
     write_dquery(0, pre);
   }
 
-  // Through compose_stage at `input`: `gradient` becomes the gradient of its input.
-  void backward_stage(int64_t stage, int64_t p, const MixWeights& w, const PanelTile& input,
-                      const PanelTile& gradient) {
+  // Through compose_band at `input`: `gradient` becomes the gradient of its (scaled) input.
+  void backward_stage(int64_t stage, int64_t p, int64_t b, const MixWeights& w, const Band& input,
+                      const Band& gradient) const {
     if (!stage_mixes(in_.composition, stage)) return;
     float* dbase = w.base == nullptr ? nullptr : call_.sums.dbase(task_, group_, stage);
-    compose_panel_backward(
-        input, gradient, block_.rows, sizes_.mix, w, key_block(p, stage), dweights_.data(),
-        call_.sums.dblock(lane_, block_.sequence_index, block_.first_panel() + p, group_, stage),
+    const RowScales scales{stage == 0 ? scales_.data() : ones_.data(), 0};
+    compose_band_backward(
+        input, gradient, sizes_.mix, band_weights(w, sizes_.mix, b), key_block(p, stage), scales,
+        dweights_.data() + b * kSide * sizes_.mix.block(),
+        call_.sums.dblock(lane_, block_->sequence_index, block_->first_panel() + p, group_, stage),
         dbase);
-    fill_hidden(in_, block_, p, gradient, heads_, 0.0f);
+    hide(p, b, gradient, 0.0f);
   }
 
   void write_dquery(int64_t stage, const MixWeights& w) {
@@ -249,35 +183,19 @@ class BackwardTile {
     const CompositionView& view = in_.composition.query;
     const int64_t block = sizes_.mix.block();
     const int64_t gate = 2 * sizes_.mix.rank * heads_;
-    float* reduced = dweights_.data() + weight_numel_ * 16;
-    if (w.query != nullptr) {
-      reduce_lanes(dweights_.data(), weight_numel_, reduced);
-    } else {
-      std::fill_n(reduced, weight_numel_, 0.0f);
-    }
-    for (int64_t row = 0; row < block_.rows; ++row) {
-      float* to = call_.out.dquery + (view.at(block_.query(row), group_, stage) - view.data);
-      std::copy_n(reduced + row * block, block, to);
+    if (w.query == nullptr) std::fill_n(dweights_.data(), weight_numel_, 0.0f);
+    for (int64_t row = 0; row < block_->rows; ++row) {
+      float* to = call_.out.dquery + (view.at(block_->query(row), group_, stage) - view.data);
+      std::copy_n(dweights_.data() + row * block, block, to);
       if (!in_.composition.gates) std::fill(to + gate, to + block, 0.0f);
     }
   }
 
-  // accumulator(panel, kv_head)[j] += Σ_row a[m][row][j]·x[m][row] for all heads.
-  void add_outer(int64_t p, const PanelTile& a, const float* x, auto&& accumulator) {
-    const int64_t panel = block_.first_panel() + p;
-    for (int64_t m = 0; m < heads_; ++m)
-      panel_outer(a.at(m, 0), block_.rows, x + m * block_.rows * sizes_.padded_dim,
-                  sizes_.padded_dim, sizes_.padded_dim,
-                  std::max<int64_t>(0, block_.key_begin - panel * kPanel),
-                  std::min(kPanel, block_.key_end - panel * kPanel),
-                  accumulator(panel, sizes_.kv_head(group_, m)));
-  }
-
   void write_dq() {
     for (int64_t m = 0; m < heads_; ++m)
-      for (int64_t row = 0; row < block_.rows; ++row) {
-        float* to = call_.out.dq.at(block_.query(row), group_ * heads_ + m);
-        const float* from = dq() + (m * block_.rows + row) * sizes_.padded_dim;
+      for (int64_t row = 0; row < block_->rows; ++row) {
+        float* to = call_.out.dq.at(block_->query(row), group_ * heads_ + m);
+        const float* from = products_.dq(m, row);
         for (int64_t d = 0; d < sizes_.head_dim; ++d) to[d] = from[d] * sizes_.scale;
       }
   }
@@ -285,13 +203,19 @@ class BackwardTile {
   const BackwardCall& call_;
   const AttentionInputs& in_;
   const TileSizes& sizes_;
-  const Block& block_;
-  const Panels<float>& keys_;
-  const Panels<float>& values_;
-  int64_t group_, lane_, task_, heads_, n_row_, weight_numel_, row_numel_;
-  Floats memory_, composed_memory_, rows_, weights_, dweights_, row_sums_;
+  int64_t lane_, task_, heads_;
+  Products products_;
+  int64_t tile_numel_;
+  Buffer<float> memory_, composed_memory_, weights_, dweights_, row_sums_;
+  // What the inputs of the two stages are multiplied with, for each row of a band.
+  std::array<float, kSide> scales_, ones_;
   Tile scores_, probabilities_, gradient_;
   PanelTile composed_;
+  const Block* block_ = nullptr;
+  int64_t group_ = 0;
+  int64_t row_stride_ = 0;
+  int64_t n_row_ = 0;
+  int64_t weight_numel_ = 0;
 };
 
 // dk, dv and the key-side blocks of one token, whose page's lanes have been added.
@@ -302,11 +226,13 @@ void write_key_gradients(const BackwardCall& call, int64_t sequence, int64_t key
   const int64_t panel = key / kPanel;
   const int64_t slot = key % kPanel;
   for (int64_t h = 0; h < sizes.n_kv_head; ++h) {
-    const int64_t place = slot * sizes.padded_dim;
-    std::copy_n(call.sums.dk(0, sequence, panel, h) + place, sizes.head_dim,
-                call.out.dk.at(token, h));
-    std::copy_n(call.sums.dv(0, sequence, panel, h) + place, sizes.head_dim,
-                call.out.dv.at(token, h));
+    const float* dk = call.sums.dk(0, sequence, panel, h);
+    const float* dv = call.sums.dv(0, sequence, panel, h);
+    for (int64_t d = 0; d < sizes.head_dim; ++d) {
+      const int64_t place = call.sums.place(slot, d);
+      call.out.dk.at(token, h)[d] = dk[place] * sizes.scale;
+      call.out.dv.at(token, h)[d] = dv[place];
+    }
   }
   const CompositionView& view = call.in.composition.key;
   if (view.data == nullptr) return;
@@ -334,35 +260,31 @@ void add_base_gradients(const BackwardCall& call, int64_t n_task) {
       }
 }
 
-}  // namespace
+// The lane that block b goes to: forth and back, since later blocks see more keys.
+int64_t lane_of(int64_t b, int64_t n_lane) {
+  const int64_t step = b % (2 * n_lane);
+  return step < n_lane ? step : 2 * n_lane - 1 - step;
+}
 
-void composed_attention_backward(Context& context, const AttentionInputs& inputs,
-                                 const float* statistics, HeadView<const float> do_,
-                                 const AttentionGradients& gradients) {
-  check_inputs(inputs, false);
-  check_gradients(inputs, do_, gradients);
+template <typename Products>
+void backward(Context& context, const AttentionInputs& inputs, const TileSizes& sizes,
+              const float* statistics, HeadView<const float> do_,
+              const AttentionGradients& gradients) {
+  const typename Products::Pages pages(context, inputs);
   const auto n_sequence = static_cast<int64_t>(inputs.sequences.size());
-  if (n_sequence == 0) return;
-  const TileSizes sizes(inputs);
-  const PackedPages keys(context, inputs, inputs.k, inputs.v, true);
-  // The same with the parts changed over: do·vᵀ needs v as the keys lie, dA·k needs k as the values
-  // lie.
-  const PackedPages values(context, inputs, inputs.v, inputs.k, false);
   const int64_t n_lane = n_sequence >= kLanes ? 1 : kLanes / n_sequence;
-  Accumulators sums(context, inputs, sizes, n_lane);
+  Accumulators sums(context, inputs, sizes, n_lane, Products::kWholeBands);
   const BackwardCall call{context, inputs, sizes, statistics, do_, gradients, sums};
   parallel_for(context, n_sequence * n_lane, [&](int64_t task) {
     const int64_t sequence = task / n_lane;
     const int64_t lane = task % n_lane;
     sums.clear(lane, sequence, inputs.sequences[static_cast<size_t>(sequence)].n_key);
     const std::vector<Block> blocks = blocks_of(inputs, sequence);
-    const Panels<float> key_panels{&keys.layout(), keys.pages()[static_cast<size_t>(sequence)]};
-    const Panels<float> value_panels{&values.layout(),
-                                     values.pages()[static_cast<size_t>(sequence)]};
+    BackwardTile<Products> tile(call, BlockLimits(blocks, Products::kWholeBands), pages, lane,
+                                task);
     for (int64_t group = 0; group < sizes.n_group; ++group)
-      for (size_t b = static_cast<size_t>(lane); b < blocks.size();
-           b += static_cast<size_t>(n_lane))
-        BackwardTile(call, blocks[b], key_panels, value_panels, group, lane, task).run();
+      for (size_t b = 0; b < blocks.size(); ++b)
+        if (lane_of(static_cast<int64_t>(b), n_lane) == lane) tile.run(blocks[b], group);
   });
   for (int64_t s = 0; s < n_sequence; ++s)
     parallel_chunks(context, inputs.sequences[static_cast<size_t>(s)].n_key, kPanel,
@@ -371,6 +293,22 @@ void composed_attention_backward(Context& context, const AttentionInputs& inputs
                       for (int64_t key = begin; key < end; ++key) write_key_gradients(call, s, key);
                     });
   add_base_gradients(call, n_sequence * n_lane);
+}
+
+}  // namespace
+
+void composed_attention_backward(Context& context, const AttentionInputs& inputs,
+                                 const float* statistics, HeadView<const float> do_,
+                                 const AttentionGradients& gradients) {
+  check_inputs(inputs, false);
+  check_gradients(inputs, do_, gradients);
+  if (inputs.sequences.empty()) return;
+  const TileSizes sizes(inputs);
+  if (inputs.q.dtype == DType::bf16 && bf16_unit() != Bf16Unit::none) {
+    backward<TileBackward>(context, inputs, sizes, statistics, do_, gradients);
+  } else {
+    backward<FloatBackward>(context, inputs, sizes, statistics, do_, gradients);
+  }
 }
 
 }  // namespace dcformer

@@ -1,7 +1,7 @@
-#include "dcformer/ops/composed_attention_kernels.h"
-
 #include <algorithm>
-#include <limits>
+#include <type_traits>
+
+#include "dcformer/ops/composed_attention_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "dcformer/ops/composed_attention_mix_cpu.cc"
@@ -15,290 +15,396 @@ namespace attention {
 namespace HWY_NAMESPACE {
 using namespace dcformer::HWY_NAMESPACE;  // NOLINT: the helpers of the same target
 
-constexpr int64_t kMaxLanes = 16;
+// One vector of columns of kRows rows of a band, for all heads: row r of head n lies at
+// in + n·stride + r·16.
+struct Columns {
+  const float* in;
+  float* out;
+  int64_t stride;
+  // scales[n·scale_stride + r]
+  const float* scales;
+  int64_t scale_stride;
+};
+
+template <int kRows>
+HWY_INLINE VF Input(const Columns& at, int64_t head, int r) {
+  return hn::Mul(LoadF(at.in + head * at.stride + r * kSide),
+                 hn::Set(DF(), at.scales[head * at.scale_stride + r]));
+}
 
 // The ranks in use as a compile-time number where it is the published 2, else as given.
 template <int kRank>
-HWY_INLINE int64_t Rank(const MixSizes& s) {
-  return kRank > 0 ? kRank : s.rank;
+struct Ranks {
+  static constexpr int kMost = kRank > 0 ? kRank : static_cast<int>(kMaxRank);
+  int64_t given;
+  HWY_INLINE int64_t n() const { return kRank > 0 ? kRank : given; }
+};
+
+// What a mixing of kRows rows knows of all heads: t = Σ_n a·w1q and u = Σ_n a·w1k.
+template <int kRows, int kRank>
+using Sums = VF[kRows][Ranks<kRank>::kMost];
+
+template <int kRows, int kRank>
+HWY_INLINE void Clear(Sums<kRows, kRank>& sums) {
+  for (auto& row : sums)
+    for (VF& sum : row) sum = hn::Zero(DF());
 }
 
-// Mixes one vector of columns of one row. `a` holds the M inputs on the stack, contiguous: they are
-// read twice, and the tile's stride between heads would miss the cache.
-template <int kRank, typename T>
-HWY_INLINE void MixForward(const float* a, const PanelTile& out, int64_t row, int64_t column,
-                           const MixSizes& s, const float* query, const T* key, const float* base) {
+// extra[n·kVectorLanes …] (or null) is what the base projection adds to head n's output; one row
+// then.
+template <int kRows, int kRank, bool kQuery, bool kKey, typename T>
+HWY_INLINE void MixForward(const Columns& at, const MixSizes& s, const float* query, const T* key,
+                           const float* extra) {
   const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t heads = s.heads;
-  const int64_t rank = Rank<kRank>(s);
-  VF t[kRank > 0 ? kRank : kMaxRank];
-  VF u[kRank > 0 ? kRank : kMaxRank];
-  for (int64_t r = 0; r < rank; ++r) t[r] = u[r] = hn::Zero(d);
+  const int64_t block = s.block();
+  const Ranks<kRank> rank{s.rank};
+  Sums<kRows, kRank> t;
+  Sums<kRows, kRank> u;
+  Clear<kRows, kRank>(t);
+  Clear<kRows, kRank>(u);
   for (int64_t n = 0; n < heads; ++n) {
-    const VF x = hn::Load(d, a + n * lanes);
-    for (int64_t r = 0; r < rank; ++r) {
-      if (query != nullptr) t[r] = hn::MulAdd(x, hn::Set(d, query[r * heads + n]), t[r]);
-      if (key != nullptr) u[r] = hn::MulAdd(x, LoadF(key + (r * heads + n) * kPanel), u[r]);
+    VF x[kRows];
+    for (int r = 0; r < kRows; ++r) x[r] = Input<kRows>(at, n, r);
+    for (int64_t i = 0; i < rank.n(); ++i) {
+      if constexpr (kQuery)
+        for (int r = 0; r < kRows; ++r)
+          t[r][i] = hn::MulAdd(x[r], hn::Set(d, query[r * block + i * heads + n]), t[r][i]);
+      if constexpr (kKey) {
+        const VF w = LoadF(key + (i * heads + n) * kPanel);
+        for (int r = 0; r < kRows; ++r) u[r][i] = hn::MulAdd(x[r], w, u[r][i]);
+      }
     }
   }
-  const int64_t w2 = rank * heads;
-  const int64_t gate = 2 * rank * heads;
+  const int64_t w2 = rank.n() * heads;
+  const int64_t gate = 2 * w2;
   for (int64_t m = 0; m < heads; ++m) {
-    const VF x = hn::Load(d, a + m * lanes);
-    VF y = x;
-    if (query != nullptr) {
-      y = hn::MulAdd(x, hn::Set(d, query[gate + m]), y);
-      for (int64_t r = 0; r < rank; ++r)
-        y = hn::MulAdd(t[r], hn::Set(d, query[w2 + r * heads + m]), y);
+    VF y[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      const VF x = Input<kRows>(at, m, r);
+      y[r] = x;
+      if constexpr (kQuery) y[r] = hn::MulAdd(x, hn::Set(d, query[r * block + gate + m]), y[r]);
+      if constexpr (kKey) y[r] = hn::MulAdd(x, LoadF(key + (gate + m) * kPanel), y[r]);
     }
-    if (key != nullptr) {
-      y = hn::MulAdd(x, LoadF(key + (gate + m) * kPanel), y);
-      for (int64_t r = 0; r < rank; ++r)
-        y = hn::MulAdd(u[r], LoadF(key + (w2 + r * heads + m) * kPanel), y);
+    for (int64_t i = 0; i < rank.n(); ++i) {
+      if constexpr (kQuery)
+        for (int r = 0; r < kRows; ++r)
+          y[r] = hn::MulAdd(t[r][i], hn::Set(d, query[r * block + w2 + i * heads + m]), y[r]);
+      if constexpr (kKey) {
+        const VF w = LoadF(key + (w2 + i * heads + m) * kPanel);
+        for (int r = 0; r < kRows; ++r) y[r] = hn::MulAdd(u[r][i], w, y[r]);
+      }
     }
-    if (base != nullptr)
-      for (int64_t n = 0; n < heads; ++n)
-        y = hn::MulAdd(hn::Load(d, a + n * lanes), hn::Set(d, base[n * heads + m]), y);
-    StoreF(y, out.at(m, row) + column);
+    for (int r = 0; r < kRows; ++r) {
+      if (extra != nullptr) y[r] = hn::Add(y[r], LoadF(extra + m * kVectorLanes));
+      StoreF(y[r], at.out + m * at.stride + r * kSide);
+    }
   }
+}
+
+// extra[m] = Σ_n a_n·base[n][m] for one row.
+HWY_INLINE void BaseForward(const Columns& at, int64_t heads, const float* base, float* extra) {
+  const DF d;
+  for (int64_t m = 0; m < heads; ++m) StoreF(hn::Zero(d), extra + m * kVectorLanes);
+  for (int64_t n = 0; n < heads; ++n) {
+    const VF x = Input<1>(at, n, 0);
+    for (int64_t m = 0; m < heads; ++m) {
+      float* y = extra + m * kVectorLanes;
+      StoreF(hn::MulAdd(x, hn::Set(d, base[n * heads + m]), LoadF(y)), y);
+    }
+  }
+}
+
+// Calls f(columns, row, half, column) for the vectors of a band, kRows rows at a time as long as
+// there are as many, columns outside: the key weights of a vector of columns stay in the nearest
+// cache for all rows.
+template <int kRows, typename F1, typename F2>
+HWY_INLINE void ForColumns(const Band& in, const Band& out, const RowScales& scales, F1&& together,
+                           F2&& single) {
+  for (int64_t half = 0; half < 2; ++half)
+    for (int64_t c = 0; c < kSide; c += kVectorLanes) {
+      int64_t row = 0;
+      const auto columns = [&](int64_t r) HWY_ATTR {
+        const int64_t offset = r * kSide + c;
+        return Columns{in.square(0, half) + offset, out.square(0, half) + offset, in.square_numel(),
+                       scales.data + r, scales.head_stride};
+      };
+      for (; row + kRows <= in.rows; row += kRows) together(columns(row), row, half * kSide + c);
+      for (; row < in.rows; ++row) single(columns(row), row, half * kSide + c);
+    }
+}
+
+template <int kRank, bool kQuery, bool kKey, typename T>
+HWY_INLINE void ComposeRows(const Band& in, const Band& out, const MixSizes& s, const MixWeights& w,
+                            const T* key, const RowScales& scales) {
+  const auto mix = [&](auto rows, const Columns& at, int64_t row, int64_t column,
+                       const float* extra) HWY_ATTR {
+    MixForward<decltype(rows)::value, kRank, kQuery, kKey>(
+        at, s, kQuery ? w.query + row * s.block() : nullptr, kKey ? key + column : nullptr, extra);
+  };
+  using One = std::integral_constant<int, 1>;
+  using Two = std::integral_constant<int, 2>;
+  if (w.base != nullptr) {
+    HWY_ALIGN float extra[kMaxGroupHeads * kVectorLanes];
+    const auto one = [&](const Columns& at, int64_t row, int64_t column) HWY_ATTR {
+      BaseForward(at, s.heads, w.base, extra);
+      mix(One(), at, row, column, extra);
+    };
+    ForColumns<1>(in, out, scales, one, one);
+    return;
+  }
+  ForColumns<2>(
+      in, out, scales,
+      [&](const Columns& at, int64_t row, int64_t column)
+          HWY_ATTR { mix(Two(), at, row, column, nullptr); },
+      [&](const Columns& at, int64_t row, int64_t column)
+          HWY_ATTR { mix(One(), at, row, column, nullptr); });
 }
 
 // Where nothing is mixed: a scaled copy.
-HWY_INLINE void ScalePanel(const PanelTile& in, const PanelTile& out, int64_t rows, int64_t heads,
-                           const float* row_scale) {
-  const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t m = 0; m < heads; ++m)
-    for (int64_t row = 0; row < rows; ++row) {
-      const VF scale = hn::Set(d, row_scale == nullptr ? 1.0f : row_scale[m * rows + row]);
-      for (int64_t c = 0; c < kPanel; c += lanes)
-        StoreF(hn::Mul(LoadF(in.at(m, row) + c), scale), out.at(m, row) + c);
+HWY_INLINE void ScaleBand(const Band& in, const Band& out, const RowScales& scales) {
+  for (int64_t half = 0; half < 2; ++half)
+    for (int64_t m = 0; m < in.heads; ++m)
+      for (int64_t row = 0; row < in.rows; ++row) {
+        const VF scale = hn::Set(DF(), scales.data[m * scales.head_stride + row]);
+        for (int64_t c = row * kSide; c < (row + 1) * kSide; c += kVectorLanes)
+          StoreF(hn::Mul(LoadF(in.square(m, half) + c), scale), out.square(m, half) + c);
+      }
+}
+
+// Calls f with the sides that are on, and the rank, as compile-time numbers.
+template <typename F>
+HWY_INLINE void VisitSides(bool query, bool key, int64_t rank, F&& f) {
+  const auto with_sides = [&](auto ranks) HWY_ATTR {
+    if (query && key) {
+      f(ranks, std::true_type(), std::true_type());
+    } else if (query) {
+      f(ranks, std::true_type(), std::false_type());
+    } else if (key) {
+      f(ranks, std::false_type(), std::true_type());
+    } else {
+      f(ranks, std::false_type(), std::false_type());
     }
+  };
+  if (rank == 2) {
+    with_sides(std::integral_constant<int, 2>());
+  } else {
+    with_sides(std::integral_constant<int, 0>());
+  }
 }
 
 template <typename T>
-HWY_INLINE void ComposePanel(const PanelTile& in, const PanelTile& out, int64_t rows,
-                             const MixSizes& s, const MixWeights& w, const T* key,
-                             const float* row_scale) {
-  const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+HWY_INLINE void ComposeBand(const Band& in, const Band& out, const MixSizes& s, const MixWeights& w,
+                            const T* key, const RowScales& scales) {
   if (w.query == nullptr && key == nullptr && w.base == nullptr) {
-    ScalePanel(in, out, rows, s.heads, row_scale);
+    ScaleBand(in, out, scales);
     return;
   }
-  HWY_ALIGN float a[kMaxGroupHeads * kMaxLanes];
-  // Rows inside, so that the key weights of these columns stay in the nearest cache for all of
-  // them.
-  for (int64_t c = 0; c < kPanel; c += lanes)
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t m = 0; m < s.heads; ++m) {
-        VF x = LoadF(in.at(m, row) + c);
-        if (row_scale != nullptr) x = hn::Mul(x, hn::Set(d, row_scale[m * rows + row]));
-        hn::Store(x, d, a + m * lanes);
-      }
-      const float* query = w.query == nullptr ? nullptr : w.query + row * s.block();
-      const T* key_columns = key == nullptr ? nullptr : key + c;
-      if (s.rank == 2) {
-        MixForward<2>(a, out, row, c, s, query, key_columns, w.base);
-      } else {
-        MixForward<0>(a, out, row, c, s, query, key_columns, w.base);
-      }
-    }
+  VisitSides(
+      w.query != nullptr, key != nullptr, s.rank,
+      [&](auto rank, auto has_query, auto has_key) HWY_ATTR {
+        ComposeRows<decltype(rank)::value, decltype(has_query)::value, decltype(has_key)::value>(
+            in, out, s, w, key, scales);
+      });
 }
-void ComposePanelF32(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
-                     const MixWeights& w, const float* key, const float* row_scale) {
-  ComposePanel(in, out, rows, s, w, key, row_scale);
+void ComposeBandF32(const Band& in, const Band& out, const MixSizes& s, const MixWeights& w,
+                    const float* key, const RowScales& scales) {
+  ComposeBand(in, out, s, w, key, scales);
 }
-void ComposePanelBf16(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
-                      const MixWeights& w, const BFloat16* key, const float* row_scale) {
-  ComposePanel(in, out, rows, s, w, key, row_scale);
+void ComposeBandBf16(const Band& in, const Band& out, const MixSizes& s, const MixWeights& w,
+                     const BFloat16* key, const RowScales& scales) {
+  ComposeBand(in, out, s, w, key, scales);
 }
 
-HWY_INLINE void AddTo(VF v, float* p) { StoreF(hn::Add(LoadF(p), v), p); }
+// What the gradients of kRows rows know of all heads, as t and u of the forward pass: dt = Σ_m
+// g·w2q and du = Σ_m g·w2k.
+template <int kRows, int kRank>
+struct BackwardSums {
+  Sums<kRows, kRank> t, u, dt, du;
+};
 
-// The gradient of MixForward for one vector of columns of one row: `g` holds the M output
-// gradients.
-template <int kRank>
-HWY_INLINE void MixBackward(const float* a, const float* g, const PanelTile& d_tile, int64_t row,
-                            int64_t column, const MixSizes& s, const float* query, const float* key,
-                            const float* base, float* dquery, float* dkey, float* dbase) {
+template <int kRows, int kRank, bool kQuery, bool kKey>
+HWY_INLINE void SumHeads(const Columns& at, const MixSizes& s, const float* query, const float* key,
+                         BackwardSums<kRows, kRank>& sums) {
   const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t heads = s.heads;
-  const int64_t rank = Rank<kRank>(s);
-  const int64_t w2 = rank * heads;
-  const int64_t gate = 2 * rank * heads;
-  VF t[kRank > 0 ? kRank : kMaxRank];   // Σ_n a·w1q, as in the forward pass
-  VF u[kRank > 0 ? kRank : kMaxRank];   // Σ_n a·w1k
-  VF dt[kRank > 0 ? kRank : kMaxRank];  // gradient of t: Σ_m g·w2q
-  VF du[kRank > 0 ? kRank : kMaxRank];  // gradient of u: Σ_m g·w2k
-  for (int64_t r = 0; r < rank; ++r) t[r] = u[r] = dt[r] = du[r] = hn::Zero(d);
+  const int64_t block = s.block();
+  const Ranks<kRank> rank{s.rank};
+  const int64_t w2 = rank.n() * heads;
+  Clear<kRows, kRank>(sums.t);
+  Clear<kRows, kRank>(sums.u);
+  Clear<kRows, kRank>(sums.dt);
+  Clear<kRows, kRank>(sums.du);
   for (int64_t n = 0; n < heads; ++n) {
-    const VF x = hn::Load(d, a + n * lanes);
-    const VF y = hn::Load(d, g + n * lanes);
-    for (int64_t r = 0; r < rank; ++r) {
-      if (query != nullptr) {
-        t[r] = hn::MulAdd(x, hn::Set(d, query[r * heads + n]), t[r]);
-        dt[r] = hn::MulAdd(y, hn::Set(d, query[w2 + r * heads + n]), dt[r]);
-      }
-      if (key != nullptr) {
-        u[r] = hn::MulAdd(x, LoadF(key + (r * heads + n) * kPanel), u[r]);
-        du[r] = hn::MulAdd(y, LoadF(key + (w2 + r * heads + n) * kPanel), du[r]);
+    VF x[kRows];
+    VF y[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = Input<kRows>(at, n, r);
+      y[r] = LoadF(at.out + n * at.stride + r * kSide);
+    }
+    for (int64_t i = 0; i < rank.n(); ++i) {
+      const int64_t w = i * heads + n;
+      if constexpr (kQuery)
+        for (int r = 0; r < kRows; ++r) {
+          const float* own = query + r * block + w;
+          sums.t[r][i] = hn::MulAdd(x[r], hn::Set(d, own[0]), sums.t[r][i]);
+          sums.dt[r][i] = hn::MulAdd(y[r], hn::Set(d, own[w2]), sums.dt[r][i]);
+        }
+      if constexpr (kKey) {
+        const VF w1 = LoadF(key + w * kPanel);
+        const VF w2k = LoadF(key + (w2 + w) * kPanel);
+        for (int r = 0; r < kRows; ++r) {
+          sums.u[r][i] = hn::MulAdd(x[r], w1, sums.u[r][i]);
+          sums.du[r][i] = hn::MulAdd(y[r], w2k, sums.du[r][i]);
+        }
       }
     }
   }
+}
+
+// p += Σ_r a[r]·b[r].
+template <int kRows>
+HWY_INLINE void AddProducts(const VF* a, const VF* b, float* p) {
+  VF sum = LoadF(p);
+  for (int r = 0; r < kRows; ++r) sum = hn::MulAdd(a[r], b[r], sum);
+  StoreF(sum, p);
+}
+
+// The query side's gradients of one row for as many heads as a vector has lanes, before their sum
+// over columns: of weight i and head n in products[(i·kVectorLanes + n)·kVectorLanes …].
+HWY_INLINE void AddQueryGradients(float* products, int64_t n_weight, int64_t heads, int64_t first,
+                                  float* dquery) {
+  const int64_t count = std::min<int64_t>(kVectorLanes, heads - first);
+  for (int64_t i = 0; i < n_weight; ++i) {
+    VF v[kVectorLanes];
+    for (int64_t n = 0; n < kVectorLanes; ++n)
+      v[n] = n < count ? LoadF(products + (i * kVectorLanes + n) * kVectorLanes) : hn::Zero(DF());
+    float* to = dquery + i * heads + first;
+    StoreN(hn::Add(LoadN(to, count), SumEach(v)), to, count);
+  }
+}
+
+// The gradient of MixForward: at.out holds the gradients of the outputs and gets those of the
+// inputs. extra: what the base projection adds to them, of one row, or null.
+template <int kRows, int kRank, bool kQuery, bool kKey>
+HWY_INLINE void MixBackward(const Columns& at, const MixSizes& s, const float* query,
+                            const float* key, const float* extra, float* dquery, float* dkey) {
+  const DF d;
+  const int64_t heads = s.heads;
+  const int64_t block = s.block();
+  const Ranks<kRank> rank{s.rank};
+  const int64_t w2 = rank.n() * heads;
+  const int64_t gate = 2 * w2;
+  BackwardSums<kRows, kRank> sums;
+  SumHeads<kRows, kRank, kQuery, kKey>(at, s, query, key, sums);
+  constexpr int kWeights = 2 * Ranks<kRank>::kMost + 1;
+  HWY_ALIGN float products[kQuery ? kRows * kWeights * kVectorLanes * kVectorLanes : 1];
+  const auto product = [&](int r, int64_t i, int64_t n) HWY_ATTR {
+    return products + ((r * kWeights + i) * kVectorLanes + n % kVectorLanes) * kVectorLanes;
+  };
   for (int64_t n = 0; n < heads; ++n) {
-    const VF x = hn::Load(d, a + n * lanes);
-    const VF y = hn::Load(d, g + n * lanes);
-    VF dx = y;
-    const VF product = hn::Mul(x, y);
-    if (query != nullptr) {
-      dx = hn::MulAdd(y, hn::Set(d, query[gate + n]), dx);
-      AddTo(product, dquery + (gate + n) * kMaxLanes);
-      for (int64_t r = 0; r < rank; ++r) {
-        dx = hn::MulAdd(dt[r], hn::Set(d, query[r * heads + n]), dx);
-        AddTo(hn::Mul(x, dt[r]), dquery + (r * heads + n) * kMaxLanes);
-        AddTo(hn::Mul(y, t[r]), dquery + (w2 + r * heads + n) * kMaxLanes);
+    VF x[kRows];
+    VF y[kRows];
+    VF dx[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = Input<kRows>(at, n, r);
+      y[r] = dx[r] = LoadF(at.out + n * at.stride + r * kSide);
+      if constexpr (kQuery) {
+        dx[r] = hn::MulAdd(y[r], hn::Set(d, query[r * block + gate + n]), dx[r]);
+        StoreF(hn::Mul(x[r], y[r]), product(r, 2 * rank.n(), n));
+      }
+      if constexpr (kKey) dx[r] = hn::MulAdd(y[r], LoadF(key + (gate + n) * kPanel), dx[r]);
+    }
+    if constexpr (kKey) AddProducts<kRows>(x, y, dkey + (gate + n) * kPanel);
+    for (int64_t i = 0; i < rank.n(); ++i) {
+      const int64_t w = i * heads + n;
+      VF du[kRows];
+      VF u[kRows];
+      for (int r = 0; r < kRows; ++r) {
+        if constexpr (kQuery) {
+          dx[r] = hn::MulAdd(sums.dt[r][i], hn::Set(d, query[r * block + w]), dx[r]);
+          StoreF(hn::Mul(x[r], sums.dt[r][i]), product(r, i, n));
+          StoreF(hn::Mul(y[r], sums.t[r][i]), product(r, rank.n() + i, n));
+        }
+        if constexpr (kKey) {
+          du[r] = sums.du[r][i];
+          u[r] = sums.u[r][i];
+          dx[r] = hn::MulAdd(du[r], LoadF(key + w * kPanel), dx[r]);
+        }
+      }
+      if constexpr (kKey) {
+        AddProducts<kRows>(x, du, dkey + w * kPanel);
+        AddProducts<kRows>(y, u, dkey + (w2 + w) * kPanel);
       }
     }
-    if (key != nullptr) {
-      dx = hn::MulAdd(y, LoadF(key + (gate + n) * kPanel), dx);
-      AddTo(product, dkey + (gate + n) * kPanel);
-      for (int64_t r = 0; r < rank; ++r) {
-        dx = hn::MulAdd(du[r], LoadF(key + (r * heads + n) * kPanel), dx);
-        AddTo(hn::Mul(x, du[r]), dkey + (r * heads + n) * kPanel);
-        AddTo(hn::Mul(y, u[r]), dkey + (w2 + r * heads + n) * kPanel);
-      }
+    for (int r = 0; r < kRows; ++r) {
+      if (extra != nullptr) dx[r] = hn::Add(dx[r], LoadF(extra + n * kVectorLanes));
+      StoreF(dx[r], at.out + n * at.stride + r * kSide);
     }
-    if (base != nullptr)
-      for (int64_t m = 0; m < heads; ++m) {
-        const VF ym = hn::Load(d, g + m * lanes);
-        dx = hn::MulAdd(ym, hn::Set(d, base[n * heads + m]), dx);
-        AddTo(hn::Mul(x, ym), dbase + (n * heads + m) * kMaxLanes);
-      }
-    StoreF(dx, d_tile.at(n, row) + column);
+    if constexpr (kQuery)
+      if ((n + 1) % kVectorLanes == 0 || n + 1 == heads)
+        for (int r = 0; r < kRows; ++r)
+          AddQueryGradients(product(r, 0, 0), 2 * rank.n() + 1, heads,
+                            n / kVectorLanes * kVectorLanes, dquery + r * block);
   }
 }
 
-void ComposePanelBackward(const PanelTile& in, const PanelTile& d_tile, int64_t rows,
-                          const MixSizes& s, const MixWeights& w, const float* key, float* dquery,
-                          float* dkey, float* dbase) {
+// extra[n] = Σ_m base[n][m]·g_m and dbase[n][m] += a_n·g_m for one row.
+HWY_INLINE void BaseBackward(const Columns& at, int64_t heads, const float* base, float* extra,
+                             float* dbase) {
   const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN float a[kMaxGroupHeads * kMaxLanes];
-  HWY_ALIGN float g[kMaxGroupHeads * kMaxLanes];
-  for (int64_t c = 0; c < kPanel; c += lanes)
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t m = 0; m < s.heads; ++m) {
-        hn::Store(LoadF(in.at(m, row) + c), d, a + m * lanes);
-        hn::Store(LoadF(d_tile.at(m, row) + c), d, g + m * lanes);
-      }
-      const bool has_query = w.query != nullptr;
-      const float* query = has_query ? w.query + row * s.block() : nullptr;
-      float* dquery_row = has_query ? dquery + row * s.block() * kMaxLanes : nullptr;
-      const float* key_columns = key == nullptr ? nullptr : key + c;
-      float* dkey_columns = key == nullptr ? nullptr : dkey + c;
-      if (s.rank == 2) {
-        MixBackward<2>(a, g, d_tile, row, c, s, query, key_columns, w.base, dquery_row,
-                       dkey_columns, dbase);
-      } else {
-        MixBackward<0>(a, g, d_tile, row, c, s, query, key_columns, w.base, dquery_row,
-                       dkey_columns, dbase);
-      }
+  for (int64_t n = 0; n < heads; ++n) {
+    const VF x = Input<1>(at, n, 0);
+    VF dx = hn::Zero(d);
+    for (int64_t m = 0; m < heads; ++m) {
+      const VF y = LoadF(at.out + m * at.stride);
+      dx = hn::MulAdd(y, hn::Set(d, base[n * heads + m]), dx);
+      float* to = dbase + (n * heads + m) * kSide;
+      StoreF(hn::MulAdd(x, y, LoadF(to)), to);
     }
-}
-
-constexpr float kHidden = -std::numeric_limits<float>::infinity();
-
-void SoftmaxPanel(float* x, int64_t rows, float* maximum, float* sums, float* reference) {
-  const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t row = 0; row < rows; ++row, x += kPanel, sums += kMaxLanes) {
-    VF top = LoadF(x);
-    for (int64_t j = lanes; j < kPanel; j += lanes) top = hn::Max(top, LoadF(x + j));
-    const float before = maximum[row];
-    const float m = std::max(before, hn::GetLane(hn::MaxOfLanes(d, top)));
-    maximum[row] = reference[row] = m;
-    if (m > before) {
-      const VF factor = Exp(hn::Set(d, before - m));
-      for (int64_t l = 0; l < kMaxLanes; l += lanes)
-        StoreF(hn::Mul(LoadF(sums + l), factor), sums + l);
-    }
-    const VF shift = hn::Set(d, m == kHidden ? 0.0f : m);
-    for (int64_t j = 0; j < kPanel; j += lanes) {
-      const VF e = Exp(hn::Sub(LoadF(x + j), shift));
-      StoreF(e, x + j);
-      float* sum = sums + j % kMaxLanes;
-      StoreF(hn::Add(LoadF(sum), e), sum);
-    }
+    StoreF(dx, extra + n * kVectorLanes);
   }
 }
 
-void SoftmaxFinish(int64_t n, float* maximum, const float* sums, float* inverse_sum) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  for (int64_t i = 0; i < n; ++i) {
-    VF sum = LoadF(sums + i * kMaxLanes);
-    for (int64_t l = lanes; l < kMaxLanes; l += lanes)
-      sum = hn::Add(sum, LoadF(sums + i * kMaxLanes + l));
-    const float total = Sum(sum);
-    if (maximum[i] == kHidden) maximum[i] = 0;
-    inverse_sum[i] = total > 0 ? 1.0f / total : 0.0f;
+template <int kRank, bool kQuery, bool kKey>
+HWY_INLINE void ComposeRowsBackward(const Band& in, const Band& g, const MixSizes& s,
+                                    const MixWeights& w, const float* key, const RowScales& scales,
+                                    float* dquery, float* dkey, float* dbase) {
+  const int64_t block = s.block();
+  const auto mix = [&](auto rows, const Columns& at, int64_t row, int64_t column,
+                       const float* extra) HWY_ATTR {
+    MixBackward<decltype(rows)::value, kRank, kQuery, kKey>(
+        at, s, kQuery ? w.query + row * block : nullptr, kKey ? key + column : nullptr, extra,
+        kQuery ? dquery + row * block : nullptr, kKey ? dkey + column : nullptr);
+  };
+  using One = std::integral_constant<int, 1>;
+  using Two = std::integral_constant<int, 2>;
+  if (w.base != nullptr) {
+    HWY_ALIGN float extra[kMaxGroupHeads * kVectorLanes];
+    const auto one = [&](const Columns& at, int64_t row, int64_t column) HWY_ATTR {
+      BaseBackward(at, s.heads, w.base, extra, dbase);
+      mix(One(), at, row, column, extra);
+    };
+    ForColumns<1>(in, g, scales, one, one);
+    return;
   }
+  ForColumns<2>(
+      in, g, scales,
+      [&](const Columns& at, int64_t row, int64_t column)
+          HWY_ATTR { mix(Two(), at, row, column, nullptr); },
+      [&](const Columns& at, int64_t row, int64_t column)
+          HWY_ATTR { mix(One(), at, row, column, nullptr); });
 }
 
-void SoftmaxScales(int64_t n, const float* reference, const float* maximum,
-                   const float* inverse_sum, float* scale) {
-  ForVectors(n, [&](int64_t i, int64_t count) {
-    const VF e = Exp(hn::Sub(LoadN(reference + i, count), LoadN(maximum + i, count)));
-    StoreN(hn::Mul(e, LoadN(inverse_sum + i, count)), scale + i, count);
-  });
-}
-
-void SoftmaxPanelKnown(float* x, int64_t rows, const float* maximum, const float* inverse_sum) {
-  const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t row = 0; row < rows; ++row, x += kPanel) {
-    const VF shift = hn::Set(d, maximum[row]);
-    const VF scale = hn::Set(d, inverse_sum[row]);
-    for (int64_t j = 0; j < kPanel; j += lanes)
-      StoreF(hn::Mul(Exp(hn::Sub(LoadF(x + j), shift)), scale), x + j);
-  }
-}
-
-void SoftmaxPanelDot(const float* p, const float* g, int64_t rows, float* sums) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  for (int64_t row = 0; row < rows; ++row, sums += kMaxLanes)
-    for (int64_t j = 0; j < kPanel; j += lanes) {
-      float* sum = sums + j % kMaxLanes;
-      const int64_t i = row * kPanel + j;
-      StoreF(hn::MulAdd(LoadF(p + i), LoadF(g + i), LoadF(sum)), sum);
-    }
-}
-
-void SoftmaxPanelBackward(const float* p, float* g, int64_t rows, const float* dot) {
-  const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t row = 0; row < rows; ++row) {
-    const VF delta = hn::Set(d, dot[row]);
-    for (int64_t j = row * kPanel; j < (row + 1) * kPanel; j += lanes)
-      StoreF(hn::Mul(LoadF(p + j), hn::Sub(LoadF(g + j), delta)), g + j);
-  }
-}
-
-void RoundValues(float* x, int64_t n) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  for (int64_t j = 0; j < n; j += lanes) StoreF(RoundToBFloat16(LoadF(x + j)), x + j);
-}
-
-void ReduceLanes(const float* x, int64_t n, float* out) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  for (int64_t i = 0; i < n; ++i) {
-    VF sum = LoadF(x + i * kMaxLanes);
-    for (int64_t l = lanes; l < kMaxLanes; l += lanes)
-      sum = hn::Add(sum, LoadF(x + i * kMaxLanes + l));
-    out[i] = Sum(sum);
-  }
+void ComposeBandBackward(const Band& in, const Band& g, const MixSizes& s, const MixWeights& w,
+                         const float* key, const RowScales& scales, float* dquery, float* dkey,
+                         float* dbase) {
+  VisitSides(w.query != nullptr, key != nullptr, s.rank,
+             [&](auto rank, auto has_query, auto has_key) HWY_ATTR {
+               ComposeRowsBackward<decltype(rank)::value, decltype(has_query)::value,
+                                   decltype(has_key)::value>(in, g, s, w, key, scales, dquery, dkey,
+                                                             dbase);
+             });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -309,55 +415,24 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dcformer::attention {
 
-HWY_EXPORT(ComposePanelF32);
-HWY_EXPORT(ComposePanelBf16);
-HWY_EXPORT(ComposePanelBackward);
-HWY_EXPORT(SoftmaxPanel);
-HWY_EXPORT(SoftmaxFinish);
-HWY_EXPORT(SoftmaxScales);
-HWY_EXPORT(SoftmaxPanelKnown);
-HWY_EXPORT(SoftmaxPanelDot);
-HWY_EXPORT(SoftmaxPanelBackward);
-HWY_EXPORT(RoundValues);
-HWY_EXPORT(ReduceLanes);
+HWY_EXPORT(ComposeBandF32);
+HWY_EXPORT(ComposeBandBf16);
+HWY_EXPORT(ComposeBandBackward);
 
 template <>
-void compose_panel(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
-                   const MixWeights& w, const float* key, const float* row_scale) {
-  HWY_DYNAMIC_DISPATCH(ComposePanelF32)(in, out, rows, s, w, key, row_scale);
+void compose_band(const Band& in, const Band& out, const MixSizes& s, const MixWeights& w,
+                  const float* key, const RowScales& scales) {
+  HWY_DYNAMIC_DISPATCH(ComposeBandF32)(in, out, s, w, key, scales);
 }
 template <>
-void compose_panel(const PanelTile& in, const PanelTile& out, int64_t rows, const MixSizes& s,
-                   const MixWeights& w, const BFloat16* key, const float* row_scale) {
-  HWY_DYNAMIC_DISPATCH(ComposePanelBf16)(in, out, rows, s, w, key, row_scale);
+void compose_band(const Band& in, const Band& out, const MixSizes& s, const MixWeights& w,
+                  const BFloat16* key, const RowScales& scales) {
+  HWY_DYNAMIC_DISPATCH(ComposeBandBf16)(in, out, s, w, key, scales);
 }
-void compose_panel_backward(const PanelTile& in, const PanelTile& d, int64_t rows,
-                            const MixSizes& s, const MixWeights& w, const float* key, float* dquery,
-                            float* dkey, float* dbase) {
-  HWY_DYNAMIC_DISPATCH(ComposePanelBackward)(in, d, rows, s, w, key, dquery, dkey, dbase);
-}
-void softmax_panel(float* x, int64_t rows, float* maximum, float* sums, float* reference) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxPanel)(x, rows, maximum, sums, reference);
-}
-void softmax_finish(int64_t n, float* maximum, const float* sums, float* inverse_sum) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxFinish)(n, maximum, sums, inverse_sum);
-}
-void softmax_scales(int64_t n, const float* reference, const float* maximum,
-                    const float* inverse_sum, float* scale) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxScales)(n, reference, maximum, inverse_sum, scale);
-}
-void softmax_panel_known(float* x, int64_t rows, const float* maximum, const float* inverse_sum) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxPanelKnown)(x, rows, maximum, inverse_sum);
-}
-void softmax_panel_dot(const float* p, const float* d, int64_t rows, float* sums) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxPanelDot)(p, d, rows, sums);
-}
-void softmax_panel_backward(const float* p, float* d, int64_t rows, const float* dot) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxPanelBackward)(p, d, rows, dot);
-}
-void round_values(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(RoundValues)(x, n); }
-void reduce_lanes(const float* x, int64_t n, float* out) {
-  HWY_DYNAMIC_DISPATCH(ReduceLanes)(x, n, out);
+void compose_band_backward(const Band& in, const Band& d, const MixSizes& s, const MixWeights& w,
+                           const float* key, const RowScales& scales, float* dquery, float* dkey,
+                           float* dbase) {
+  HWY_DYNAMIC_DISPATCH(ComposeBandBackward)(in, d, s, w, key, scales, dquery, dkey, dbase);
 }
 
 }  // namespace dcformer::attention

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "dcformer/base/check.h"
-#include "dcformer/base/parallel.h"
 
 namespace dcformer::attention {
 namespace {
@@ -21,23 +20,18 @@ int64_t block_height(const AttentionInputs& inputs, const AttentionSequence& s) 
   return bytes_per_row * 32 <= 64 << 20 ? 32 : 16;
 }
 
-void fill_row(const PanelTile& tile, int64_t heads, int64_t row, int64_t begin, int64_t end,
-              float value) {
+// Sets the entries [begin, end) of a row's panel, for all heads.
+void fill_row(const Band& band, int64_t row, int64_t begin, int64_t end, float value) {
   if (begin >= end) return;
-  for (int64_t m = 0; m < heads; ++m)
-    std::fill(tile.at(m, row) + begin, tile.at(m, row) + end, value);
-}
-
-template <typename T>
-void pack_rows_typed(HeadView<const T> heads, const Block& block, const TileSizes& sizes,
-                     int64_t group, float factor, float* packed) {
-  for (int64_t m = 0; m < sizes.mix.heads; ++m)
-    for (int64_t row = 0; row < block.rows; ++row) {
-      const T* from = heads.at(block.query(row), group * sizes.mix.heads + m);
-      float* to = packed + (m * block.rows + row) * sizes.padded_dim;
-      for (int64_t d = 0; d < sizes.head_dim; ++d) to[d] = static_cast<float>(from[d]) * factor;
-      std::fill(to + sizes.head_dim, to + sizes.padded_dim, 0.0f);
+  for (int64_t half = 0; half < 2; ++half) {
+    const int64_t first = std::max<int64_t>(begin - half * kSide, 0);
+    const int64_t last = std::min<int64_t>(end - half * kSide, kSide);
+    if (first >= last) continue;
+    for (int64_t m = 0; m < band.heads; ++m) {
+      float* entries = band.square(m, half) + row * kSide;
+      std::fill(entries + first, entries + last, value);
     }
+  }
 }
 
 }  // namespace
@@ -64,69 +58,31 @@ std::vector<Block> blocks_of(const AttentionInputs& inputs, int64_t index) {
   return blocks;
 }
 
-void fill_hidden(const AttentionInputs& in, const Block& block, int64_t panel,
-                 const PanelTile& tile, int64_t heads, float value) {
+BlockLimits::BlockLimits(std::span<const Block> blocks, bool whole) {
+  for (const Block& block : blocks) {
+    rows = std::max(rows, block.rows);
+    n_panel = std::max(n_panel, block.n_panel());
+    row_panels =
+        std::max(row_panels, (whole || block.rows > kSide ? whole_bands(block.rows) : block.rows) *
+                                 block.n_panel());
+  }
+}
+
+void fill_hidden(const AttentionInputs& in, const Block& block, int64_t panel, int64_t b,
+                 const Band& band, float value) {
   const int64_t base = (block.first_panel() + panel) * kPanel;
-  for (int64_t row = 0; row < block.rows; ++row) {
-    const KeyRange seen = visible_keys(in.mask, *block.sequence, block.first_row + row);
+  for (int64_t row = 0; row < band.rows; ++row) {
+    const int64_t number = b * kSide + row;
+    const KeyRange seen = visible_keys(in.mask, *block.sequence, block.first_row + number);
     const int64_t begin = std::clamp<int64_t>(seen.begin - base, 0, kPanel);
     const int64_t end = std::clamp<int64_t>(seen.end - base, begin, kPanel);
-    fill_row(tile, heads, row, 0, begin, value);
-    fill_row(tile, heads, row, end, kPanel, value);
+    fill_row(band, row, 0, begin, value);
+    fill_row(band, row, end, kPanel, value);
     if (in.mask.query_segments == nullptr) continue;
-    const int32_t own = in.mask.query_segments[block.query(row)];
+    const int32_t own = in.mask.query_segments[block.query(number)];
     for (int64_t j = begin; j < end; ++j)
       if (in.mask.key_segments[block.sequence->key_begin + base + j] != own)
-        fill_row(tile, heads, row, j, j + 1, value);
-  }
-}
-
-PageLayout page_layout(const AttentionInputs& in, DType dtype, int64_t n_kv_head, int64_t head_dim,
-                       bool with_blocks) {
-  const Composition& c = in.composition;
-  const bool key_side = with_blocks && c.key.data != nullptr;
-  return {dtype, n_kv_head, head_dim, c.n_group,
-          key_side ? (2 * c.rank + 1) * (in.q.n_head / c.n_group) : 0};
-}
-
-namespace {
-
-// Elements from a page to the next. A head's panels lie one stride apart: where that is a multiple
-// of the size of a cache way, all of them would compete for the same few lines.
-int64_t page_stride(const PageLayout& layout) {
-  constexpr int64_t kWay = 32768;
-  if (layout.numel() < 4 * kWay) return layout.numel();
-  const int64_t panel = layout.head_dim * kPanel;
-  return layout.numel() + ((panel - layout.numel()) % kWay + kWay) % kWay;
-}
-
-}  // namespace
-
-PackedPages::PackedPages(Context& context, const AttentionInputs& in, ConstHeads k, ConstHeads v,
-                         bool with_blocks)
-    : layout_(page_layout(in, DType::f32, k.n_head, k.head_dim, with_blocks)) {
-  std::vector<int64_t> first;
-  int64_t n_page = 0;
-  for (const AttentionSequence& s : in.sequences) {
-    first.push_back(n_page);
-    n_page += (s.n_key + kPanel - 1) / kPanel;
-  }
-  const int64_t stride = page_stride(layout_);
-  memory_ = Tensor::empty(context, DType::f32, {std::max<int64_t>(n_page, 1), stride});
-  float* data = memory_.data<float>();
-  for (int64_t p = 0; p < n_page; ++p) pages_.push_back(data + p * stride);
-  for (size_t s = 0; s < first.size(); ++s) {
-    const int64_t count = (in.sequences[s].n_key + kPanel - 1) / kPanel;
-    const std::span<void* const> pages{pages_.data() + first[s], static_cast<size_t>(count)};
-    spans_.push_back(pages);
-    parallel_for(context, count, [&](int64_t p) {
-      const AttentionSequence& sequence = in.sequences[s];
-      // Unused slots are zero: the backward pass multiplies them with zero gradients.
-      if ((p + 1) * kPanel > sequence.n_key)
-        std::fill_n(static_cast<float*>(pages[static_cast<size_t>(p)]), layout_.numel(), 0.0f);
-      write_pages(layout_, pages, p * kPanel, k, v, in.composition, sequence.key_begin + p * kPanel,
-                  std::min(kPanel, sequence.n_key - p * kPanel));
-    });
+        fill_row(band, row, j, j + 1, value);
   }
 }
 
@@ -138,22 +94,6 @@ TileSizes::TileSizes(const AttentionInputs& in)
       n_group(is_plain(in.composition) ? in.q.n_head : in.composition.n_group),
       mix{in.q.n_head / n_group, in.composition.rank},
       scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.q.head_dim)))) {}
-
-Tile make_tile(float* memory, int64_t heads, int64_t rows) {
-  const int64_t head_stride = rows * kPanel + 16;
-  return {memory, head_stride, heads * head_stride};
-}
-
-int64_t tile_numel(int64_t heads, int64_t rows, int64_t n_panel) {
-  return n_panel * make_tile(nullptr, heads, rows).panel_stride;
-}
-
-void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group,
-               float factor, float* packed) {
-  visit_dtype(heads.dtype, "composed_attention", [&](auto type) {
-    pack_rows_typed(heads.typed<decltype(type)>(), block, sizes, group, factor, packed);
-  });
-}
 
 bool is_plain(const Composition& c) {
   return c.query.data == nullptr && c.key.data == nullptr && c.pre_base == nullptr &&
@@ -182,6 +122,12 @@ MixWeights stage_weights(const Composition& c, const Block& block, const TileSiz
   }
   weights.query = packed;
   return weights;
+}
+
+MixWeights band_weights(const MixWeights& weights, const MixSizes& sizes, int64_t band) {
+  MixWeights own = weights;
+  if (own.query != nullptr) own.query += band * kSide * sizes.block();
+  return own;
 }
 
 }  // namespace dcformer::attention

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -8,7 +9,7 @@
 #include "dcformer/tensor/tensor.h"
 
 /// What the forward and backward passes of composed attention share: which keys a block of queries
-/// sees, the pages that hold them, and the first half of a tile's life.
+/// sees, the memory of a tile, and the weights of its stages.
 namespace dcformer::attention {
 
 /// A block of consecutive queries of one sequence, and the keys that any of them sees.
@@ -37,6 +38,16 @@ KeyRange visible_keys(const AttentionMask& mask, const AttentionSequence& sequen
 /// The blocks of a sequence, in order. Their height depends on shapes alone.
 std::vector<Block> blocks_of(const AttentionInputs& inputs, int64_t sequence_index);
 
+/// What the largest of some blocks takes.
+struct BlockLimits {
+  BlockLimits(std::span<const Block> blocks, bool whole_bands);
+
+  int64_t rows = 1;
+  int64_t n_panel = 0;
+  /// Rows that a tile has room for, times n_panel, of one block.
+  int64_t row_panels = 0;
+};
+
 /// Throws Error, naming the argument, for shapes that disagree.
 void check_inputs(const AttentionInputs& inputs, bool keys_in_pages);
 /// The same for an output that is null, or shares memory with an input.
@@ -45,49 +56,9 @@ void check_output(const AttentionInputs& inputs, Heads o, bool keys_in_pages);
 void check_gradients(const AttentionInputs& inputs, HeadView<const float> do_,
                      const AttentionGradients& gradients);
 
-/// Sets what each row does not see of a block's panel to `value`, for all heads.
-void fill_hidden(const AttentionInputs& inputs, const Block& block, int64_t panel,
-                 const PanelTile& tile, int64_t heads, float value);
-
-/// Pages of the keys of all sequences, packed f32.
-class PackedPages {
- public:
-  PackedPages(Context& context, const AttentionInputs& inputs, ConstHeads k, ConstHeads v,
-              bool with_blocks);
-  const PageLayout& layout() const { return layout_; }
-  std::span<const std::span<void* const>> pages() const { return spans_; }
-
- private:
-  PageLayout layout_;
-  Tensor memory_;
-  std::vector<void*> pages_;
-  std::vector<std::span<void* const>> spans_;
-};
-
-PageLayout page_layout(const AttentionInputs& inputs, DType dtype, int64_t n_kv_head,
-                       int64_t head_dim, bool with_blocks);
-
-/// The panels of one sequence, typed.
-template <typename T>
-struct Panels {
-  const PageLayout* layout;
-  std::span<void* const> pages;
-
-  const T* page(int64_t panel) const {
-    return static_cast<const T*>(pages[static_cast<size_t>(panel)]);
-  }
-  const T* keys(int64_t panel, int64_t kv_head) const {
-    return page(panel) + kv_head * layout->head_dim * kPanel;
-  }
-  const T* values(int64_t panel, int64_t kv_head) const {
-    return page(panel) + layout->value_offset() + kv_head * layout->value_width() * kPanel;
-  }
-  /// Null where there is no key side.
-  const T* block(int64_t panel, int64_t group, int64_t stage) const {
-    if (layout->block == 0) return nullptr;
-    return page(panel) + layout->block_offset() + (group * 2 + stage) * layout->block * kPanel;
-  }
-};
+/// Sets what each row of band b does not see of a block's panel to `value`, for all heads.
+void fill_hidden(const AttentionInputs& inputs, const Block& block, int64_t panel, int64_t b,
+                 const Band& band, float value);
 
 /// Sizes that every tile of a call shares.
 struct TileSizes {
@@ -102,59 +73,53 @@ struct TileSizes {
   }
 };
 
-/// A buffer of f32, uninitialised.
-class Floats {
+/// A buffer of n elements, uninitialised.
+template <typename T>
+class Buffer {
  public:
-  Floats(Context& context, int64_t n)
-      : tensor_(Tensor::empty(context, DType::f32, {n})), data_(tensor_.data<float>()) {}
-  float* data() const { return data_; }
+  Buffer(Context& context, int64_t n)
+      : tensor_(Tensor::empty(context, dtype_of<T>(), {n})), data_(tensor_.data<T>()) {}
+  T* data() const { return data_; }
 
  private:
   Tensor tensor_;
-  float* data_;
+  T* data_;
 };
 
-/// A tile of `heads` by `rows` by `n_panel` panels in memory of tile_numel elements; the stride
-/// between heads is padded off powers of two.
-Tile make_tile(float* memory, int64_t heads, int64_t rows);
-int64_t tile_numel(int64_t heads, int64_t rows, int64_t n_panel);
+inline int64_t whole_bands(int64_t rows) { return (rows + kSide - 1) / kSide * kSide; }
+/// Rows of a square that holds `rows` rows or more.
+inline int64_t square_room(int64_t rows, bool whole_bands) {
+  return whole_bands ? kSide : std::min(rows, kSide);
+}
 
-/// Packs rows of one group to [M][rows][padded_dim] f32, times `factor`, zeros beyond head_dim.
-void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int64_t group,
-               float factor, float* packed);
+/// A tile of `heads` by `rows` by panels, panel by panel.
+class Tile {
+ public:
+  Tile() = default;
+  /// In memory of numel(heads, row_panels).
+  Tile(float* memory, int64_t heads, int64_t rows, int64_t room)
+      : first_{memory, heads, rows, room} {}
+  PanelTile panel(int64_t p) const {
+    PanelTile tile = first_;
+    tile.data += p * first_.n_band() * first_.band_numel();
+    return tile;
+  }
+  static int64_t numel(int64_t heads, int64_t row_panels) { return row_panels * heads * kPanel; }
+
+ private:
+  PanelTile first_;
+};
 
 /// True where there is nothing to mix with: every head is then a group of its own.
 bool is_plain(const Composition& composition);
 /// True where the stage (0 pre, 1 post) mixes anything.
 bool stage_mixes(const Composition& composition, int64_t stage);
 
-/// The query-side blocks of one stage and group as [rows][(2R+1)·M] in `packed`, gates 0 where off;
-/// and the base. A side that is off has null.
+/// The weights of one stage and group for a block's rows; the query side as [rows][(2R+1)·M] in
+/// `packed`, gates 0 where off. A side that is off is null.
 MixWeights stage_weights(const Composition& composition, const Block& block, const TileSizes& sizes,
                          int64_t group, int64_t stage, float* packed);
-
-/// Scores of all heads of a group against a block's panel: products with its keys.
-template <typename T>
-void compute_scores(const Block& block, int64_t panel, const TileSizes& sizes,
-                    const Panels<T>& panels, int64_t group, const float* rows,
-                    const PanelTile& tile) {
-  for (int64_t m = 0; m < sizes.mix.heads; ++m)
-    panel_scores<T>(
-        rows + m * block.rows * sizes.padded_dim, block.rows, sizes.padded_dim, sizes.head_dim,
-        panels.keys(block.first_panel() + panel, sizes.kv_head(group, m)), tile.at(m, 0));
-}
-
-/// o[M][rows][padded_dim] += tile · values, over the keys of a block's panel that the block sees.
-template <typename T>
-void multiply_values(const Block& block, int64_t panel, const TileSizes& sizes,
-                     const Panels<T>& panels, int64_t group, const PanelTile& tile, float* o) {
-  const int64_t base = (block.first_panel() + panel) * kPanel;
-  for (int64_t m = 0; m < sizes.mix.heads; ++m)
-    panel_values<T>(tile.at(m, 0), block.rows,
-                    panels.values(block.first_panel() + panel, sizes.kv_head(group, m)),
-                    sizes.padded_dim, std::max<int64_t>(0, block.key_begin - base),
-                    std::min(kPanel, block.key_end - base), o + m * block.rows * sizes.padded_dim,
-                    sizes.padded_dim);
-}
+/// Those of one band of them.
+MixWeights band_weights(const MixWeights& weights, const MixSizes& sizes, int64_t band);
 
 }  // namespace dcformer::attention

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tests/reference/bfloat16.h"
 #include "tests/support/random_values.h"
 
 namespace dcformer::test {
@@ -39,6 +40,12 @@ std::vector<float> spread(const std::vector<double>& values, int64_t width, int6
   return result;
 }
 
+std::vector<BFloat16> to_bfloat16s(const std::vector<float>& values) {
+  std::vector<BFloat16> result;
+  for (const float x : values) result.emplace_back(x);
+  return result;
+}
+
 void fill_padding(std::vector<float>& values, int64_t first_row, int64_t row_size) {
   const auto begin = std::min(values.size(), static_cast<size_t>(first_row * row_size));
   std::fill(values.begin() + static_cast<int64_t>(begin), values.end(), kNaN);
@@ -54,7 +61,7 @@ reference::AttentionProblem random_attention_problem(uint64_t seed, int64_t limi
   p.n_head = heads_in_group * p.n_group;
   p.n_kv_head = draw.coin() ? p.n_head : 1;
   if (p.n_head % 2 == 0 && draw.coin()) p.n_kv_head = p.n_head / 2;
-  p.head_dim = draw.one_of<int64_t>({1, 3, 8, 16, 17, 20});
+  p.head_dim = draw.one_of<int64_t>({1, 3, 8, 16, 17, 20, 33, 64, 80, 130});
   p.rank = draw.one_of<int64_t>({1, 2, 2, 3, 8});
   p.n_query = 1 + draw.below(40);
   p.n_key = 1 + draw.below(70);
@@ -96,6 +103,13 @@ reference::AttentionProblem random_attention_problem(uint64_t seed, int64_t limi
   return p;
 }
 
+reference::AttentionProblem in_bf16(reference::AttentionProblem p) {
+  for (auto* values : {&p.q, &p.k, &p.v})
+    for (double& x : *values) x = reference::to_bfloat16(x);
+  p.round_to_bf16 = true;
+  return p;
+}
+
 std::string describe(const reference::AttentionProblem& p) {
   return fmt::format(
       "T {} S {} H {} Hkv {} D {} G {} R {}{} window {} start {} length {} segments {}; pre {} "
@@ -119,17 +133,30 @@ AttentionCase::AttentionCase(const reference::AttentionProblem& p)
   fill_padding(k_, key_length(), kv_stride_);
   fill_padding(v_, key_length(), kv_stride_);
   fill_padding(key_weights_, key_length(), p.n_group * 2 * p.block());
+  if (p.round_to_bf16) {
+    q16_ = to_bfloat16s(q_);
+    k16_ = to_bfloat16s(k_);
+    v16_ = to_bfloat16s(v_);
+  }
   query_segments_.assign(p.query_segments.begin(), p.query_segments.end());
   key_segments_.assign(p.key_segments.begin(), p.key_segments.end());
   sequences_ = {{0, p.n_query, 0, key_length(), p.first_position()}};
 }
 
+ConstHeads AttentionCase::heads(const std::vector<float>& f32, const std::vector<BFloat16>& bf16,
+                                int64_t n_token, int64_t n_head, int64_t stride) const {
+  const int64_t D = problem_.head_dim;
+  if (problem_.round_to_bf16)
+    return HeadView<const BFloat16>{bf16.data(), n_token, n_head, D, stride, D};
+  return HeadView<const float>{f32.data(), n_token, n_head, D, stride, D};
+}
+
 AttentionInputs AttentionCase::inputs() const {
   const reference::AttentionProblem& p = problem_;
   AttentionInputs in;
-  in.q = HeadView<const float>{q_.data(), p.n_query, p.n_head, p.head_dim, q_stride_, p.head_dim};
-  in.k = HeadView<const float>{k_.data(), p.n_key, p.n_kv_head, p.head_dim, kv_stride_, p.head_dim};
-  in.v = HeadView<const float>{v_.data(), p.n_key, p.n_kv_head, p.head_dim, kv_stride_, p.head_dim};
+  in.q = heads(q_, q16_, p.n_query, p.n_head, q_stride_);
+  in.k = heads(k_, k16_, p.n_key, p.n_kv_head, kv_stride_);
+  in.v = heads(v_, v16_, p.n_key, p.n_kv_head, kv_stride_);
   const auto view = [&](const std::vector<float>& weights, bool on) {
     if (!on || !p.dynamic) return CompositionView{};
     return CompositionView{weights.data(), p.n_group * 2 * p.block(), 2 * p.block(), p.block()};

@@ -14,8 +14,11 @@ reference::AttentionProblem random_attention_problem(uint64_t seed, int64_t limi
 /// The problem in words, for a failure's message.
 std::string describe(const reference::AttentionProblem& problem);
 
+/// The same in bf16: q, k and v rounded, and all that is multiplied with them.
+reference::AttentionProblem in_bf16(reference::AttentionProblem problem);
+
 /// One problem laid out for the kernel: strided buffers whose gaps, and padded keys, are filled
-/// with NaN.
+/// with NaN. q, k and v are bf16 where the problem rounds to bf16.
 class AttentionCase {
  public:
   explicit AttentionCase(const reference::AttentionProblem& problem);
@@ -43,6 +46,10 @@ class AttentionCase {
 
   const reference::AttentionProblem& problem_;
   int64_t q_stride_, kv_stride_;
+  ConstHeads heads(const std::vector<float>& f32, const std::vector<BFloat16>& bf16,
+                   int64_t n_token, int64_t n_head, int64_t stride) const;
+
+  std::vector<BFloat16> q16_, k16_, v16_;
   std::vector<float> q_, k_, v_, query_weights_, key_weights_, base_pre_, base_post_;
   std::vector<int32_t> query_segments_, key_segments_;
   std::vector<AttentionSequence> sequences_;

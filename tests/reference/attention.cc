@@ -238,10 +238,13 @@ AttentionResult attention(const AttentionProblem& p) {
   return result;
 }
 
-AttentionGradients attention_backward(const AttentionProblem& p, const Values& output_gradient) {
+AttentionGradients attention_backward(const AttentionProblem& p, const Values& gradient_of_o) {
   check(p);
-  require(output_gradient.size() == p.q.size(), "output gradient has {} values, expected {}",
-          output_gradient.size(), p.q.size());
+  require(gradient_of_o.size() == p.q.size(), "output gradient has {} values, expected {}",
+          gradient_of_o.size(), p.q.size());
+  const auto operand = [&](double x) { return p.round_to_bf16 ? to_bfloat16(x) : x; };
+  Values output_gradient = gradient_of_o;
+  for (double& x : output_gradient) x = operand(x);
   const Layout at(p);
   AttentionResult result;
   const Steps steps = run_steps(p, result);
@@ -259,7 +262,7 @@ AttentionGradients attention_backward(const AttentionProblem& p, const Values& o
         for (int64_t d = 0; d < p.head_dim; ++d) {
           const double dout = output_gradient[at.query(i, h) + d];
           dcomposed[m] += dout * p.v[at.key(j, h) + d];
-          gradients.v[at.key(j, h) + d] += steps.composed[at.score(h, i, j)] * dout;
+          gradients.v[at.key(j, h) + d] += operand(steps.composed[at.score(h, i, j)]) * dout;
         }
       }
       const Values a = gather(p, steps.probability, g, i, j);
@@ -286,7 +289,7 @@ AttentionGradients attention_backward(const AttentionProblem& p, const Values& o
       const Values dscore = compose_backward(p, kPre, g, i, j, a, dpre, gradients);
       for (int64_t m = 0; m < p.group_heads(); ++m) {
         const int64_t h = g * p.group_heads() + m;
-        const double scaled = dscore[m] / std::sqrt(static_cast<double>(p.head_dim));
+        const double scaled = operand(dscore[m]) / std::sqrt(static_cast<double>(p.head_dim));
         for (int64_t d = 0; d < p.head_dim; ++d) {
           gradients.q[at.query(i, h) + d] += scaled * p.k[at.key(j, h) + d];
           gradients.k[at.key(j, h) + d] += scaled * p.q[at.query(i, h) + d];

@@ -50,7 +50,8 @@ struct AttentionProblem {
   std::vector<double> base_pre;
   std::vector<double> base_post;
 
-  /// Rounds A'' to bf16 before its product with v.
+  /// Rounds to bf16 what is multiplied with q, k, v and the gradient of o (A'' and the gradient of
+  /// A), and that gradient; q, k and v are the caller's to round.
   bool round_to_bf16 = false;
 
   int64_t group_heads() const { return n_head / n_group; }
