@@ -52,6 +52,15 @@ void require_replaceable(const std::string& path) {
   require(writable, "{}: cannot write: {}: {}", path, folder, std::strerror(errno));
 }
 
+void require_free_space(const std::string& path, uint64_t bytes) {
+  const std::string folder = folder_of(link_target(path));
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  require(!error, "{}: cannot ask {} for its free space: {}", path, folder, error.message());
+  require(space.available >= bytes, "{}: takes {} bytes, and the disk has {} free", path, bytes,
+          space.available);
+}
+
 std::string read_file(const std::string& path) {
   std::error_code error;
   require(!fs::is_directory(path, error), "{}: is a folder, expected a file", path);

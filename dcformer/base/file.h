@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ void replace_file(const std::string& path, std::string_view bytes);
 /// Throws Error naming the file where replace_file cannot put one: something else than a regular
 /// file stands there, or the folder is missing or may not be written. For asking before long work.
 void require_replaceable(const std::string& path);
+
+/// Throws Error naming the file where its disk has less than `bytes` of free space. For asking
+/// before the first byte of a large file.
+void require_free_space(const std::string& path, uint64_t bytes);
 
 /// Writes all bytes to an open file that grows at its end. Throws Error naming `path` when it
 /// cannot.

@@ -6,11 +6,13 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <unordered_set>
 
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/base/mapped_file.h"
 #include "dcformer/io/json_file.h"
+#include "dcformer/io/stored_elements.h"
 
 namespace dcformer {
 namespace {
@@ -94,6 +96,91 @@ std::map<std::string, std::string> parse_metadata(const nlohmann::json& json,
   }
   return metadata;
 }
+
+// The length of the header and the header, which ends at a multiple of 8 bytes.
+std::string header_bytes(const std::string& path, const std::vector<PlannedTensor>& plan,
+                         const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::unordered_set<std::string_view> names = {"__metadata__"};
+  size_t begin = 0;
+  for (const PlannedTensor& tensor : plan) {
+    require(names.insert(tensor.name).second, "{}: tensor '{}' is given twice", path, tensor.name);
+    // ordered_json looks through all keys for one that is there already.
+    header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
+        tensor.name, nlohmann::ordered_json{{"dtype", dtype_text(tensor.dtype)},
+                                            {"shape", tensor.shape.dims()},
+                                            {"data_offsets", {begin, begin + tensor.bytes()}}});
+    begin += tensor.bytes();
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t size = text.size();
+  return std::string(reinterpret_cast<const char*>(&size), 8) + text;
+}
+
+/// The file that is being filled.
+class TensorWriter {
+ public:
+  TensorWriter(const std::string& path, const std::string& beside)
+      : path_(path), file_(beside, std::ios::binary | std::ios::trunc) {
+    require_good();
+  }
+
+  void write(const void* data, size_t size) {
+    errno = 0;
+    file_.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
+    require_good();
+  }
+
+  // Returns how many values became infinite.
+  int64_t write(const PlannedTensor& plan, const Tensor& tensor) {
+    require(tensor.defined() && tensor.shape() == plan.shape,
+            "{}: tensor '{}' has shape {}, expected {}", path_, plan.name,
+            to_string(tensor.shape()), to_string(plan.shape));
+    if (tensor.dtype() != plan.dtype) return write_rounded(plan, tensor);
+    write(tensor.raw(), tensor.bytes());
+    return 0;
+  }
+
+  void close() {
+    errno = 0;
+    file_.close();
+    require_good();
+  }
+
+ private:
+  static constexpr int64_t kPiece = 1 << 16;
+
+  static bool is_float(DType dtype) {
+    return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+  }
+
+  int64_t write_rounded(const PlannedTensor& plan, const Tensor& tensor) {
+    require(is_float(tensor.dtype()) && is_float(plan.dtype),
+            "{}: tensor '{}' is {}, expected {} or a type that rounds to it", path_, plan.name,
+            name_of(tensor.dtype()), name_of(plan.dtype));
+    std::vector<float> values(kPiece);
+    std::vector<std::byte> stored(kPiece * size_of(plan.dtype));
+    const auto* data = static_cast<const std::byte*>(tensor.raw());
+    int64_t n_overflow = 0;
+    for (int64_t i = 0; i < tensor.numel(); i += kPiece) {
+      const std::span piece(values.data(), std::min(kPiece, tensor.numel() - i));
+      read_elements(tensor.dtype(), data + static_cast<size_t>(i) * size_of(tensor.dtype()), 1,
+                    piece);
+      n_overflow += store_elements(piece, plan.dtype, stored.data());
+      write(stored.data(), piece.size() * size_of(plan.dtype));
+    }
+    return n_overflow;
+  }
+
+  void require_good() {
+    require(file_.good(), "{}: cannot write: {}", path_, std::strerror(errno == 0 ? EIO : errno));
+  }
+
+  const std::string& path_;
+  std::ofstream file_;
+};
 
 }  // namespace
 
@@ -195,33 +282,34 @@ IdRows id_rows(const Tensor& tensor, const std::string& where) {
   return rows;
 }
 
+WriteSummary write_safetensors(const std::string& path, const std::vector<PlannedTensor>& plan,
+                               const TensorGiver& give,
+                               const std::map<std::string, std::string>& metadata) {
+  const std::string header = header_bytes(path, plan, metadata);
+  size_t size = header.size();
+  for (const PlannedTensor& tensor : plan) size += tensor.bytes();
+  WriteSummary summary;
+  replace_file(path, [&](const std::string& beside) {
+    require_free_space(path, size);
+    TensorWriter writer(path, beside);
+    writer.write(header.data(), header.size());
+    for (size_t i = 0; i < plan.size(); ++i) {
+      const int64_t n_overflow = writer.write(plan[i], give(i));
+      if (n_overflow > 0 && summary.n_overflow == 0) summary.overflow_in = plan[i].name;
+      summary.n_overflow += n_overflow;
+    }
+    writer.close();
+  });
+  return summary;
+}
+
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  size_t begin = 0;
-  for (const auto& [name, tensor] : tensors) {
-    require(!header.contains(name), "{}: tensor '{}' is given twice", path, name);
-    header[name] = {{"dtype", dtype_text(tensor.dtype())},
-                    {"shape", tensor.shape().dims()},
-                    {"data_offsets", {begin, begin + tensor.bytes()}}};
-    begin += tensor.bytes();
-  }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  replace_file(path, [&](const std::string& beside) {
-    errno = 0;
-    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-    const uint64_t size = text.size();
-    file.write(reinterpret_cast<const char*>(&size), 8);
-    file.write(text.data(), static_cast<std::streamsize>(text.size()));
-    for (const auto& [name, tensor] : tensors)
-      file.write(static_cast<const char*>(tensor.raw()),
-                 static_cast<std::streamsize>(tensor.bytes()));
-    file.close();
-    require(file.good(), "{}: cannot write: {}", path, std::strerror(errno == 0 ? EIO : errno));
-  });
+  std::vector<PlannedTensor> plan;
+  for (const auto& [name, tensor] : tensors) plan.push_back({name, tensor.dtype(), tensor.shape()});
+  write_safetensors(
+      path, plan, [&](size_t i) { return tensors[i].second; }, metadata);
 }
 
 }  // namespace dcformer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,10 @@ class SafetensorsFile {
   /// Null when there is none of that name.
   const Entry* find(const std::string& name) const;
 
+  /// The first byte of a tensor's data, which need not be aligned, in the mapping that it shares.
+  std::shared_ptr<const std::byte> data(const Entry& entry) const {
+    return {data_, data_.get() + entry.begin};
+  }
   /// The tensor over the file's own memory, which stays mapped as long as the tensor lives; read
   /// only, though the type does not say so. Data that is not aligned for its type is copied.
   Tensor tensor(const Entry& entry) const;
@@ -74,8 +79,35 @@ struct IdRows {
 };
 IdRows id_rows(const Tensor& tensor, const std::string& where);
 
-/// Writes tensors in the given order, whole or not at all (see replace_file). The same tensors give
-/// the same bytes.
+/// A tensor that is to be written, and as what.
+struct PlannedTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+
+  size_t bytes() const { return static_cast<size_t>(shape.numel()) * size_of(dtype); }
+};
+
+/// Gives a planned tensor, by its index in the plan, when its turn comes; it is let go before the
+/// next one is asked for. Of the planned shape, and of the planned type or, where that is f32, bf16
+/// or f16, of another one of these: it is rounded to nearest even as it is written.
+using TensorGiver = std::function<Tensor(size_t)>;
+
+/// What rounding did to the values.
+struct WriteSummary {
+  /// Finite values that became infinite, and the first tensor with such.
+  int64_t n_overflow = 0;
+  std::string overflow_in;
+};
+
+/// Writes tensors in the order of the plan, whole or not at all (see replace_file). The same
+/// tensors give the same bytes. Throws Error naming the file, and the tensor where one does not fit
+/// its plan, and before the first byte when the disk has too little space.
+WriteSummary write_safetensors(const std::string& path, const std::vector<PlannedTensor>& plan,
+                               const TensorGiver& give,
+                               const std::map<std::string, std::string>& metadata);
+
+/// The same for tensors at hand, written as what they are.
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
