@@ -1,7 +1,10 @@
 #include "benchmarks/bench.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "dcformer/base/parallel.h"
 #include "dcformer/base/random.h"
@@ -60,20 +63,34 @@ double Bench::peak(DType dtype) {
   return dtype == DType::bf16 ? std::max(f32_peak_, bf16_peak_) : f32_peak_;
 }
 
-double read_bandwidth(Bench& bench) {
-  constexpr int64_t kFloats = int64_t{64} << 20;
-  const Tensor memory = Tensor::zeros(bench.context(), DType::f32, {kFloats});
-  std::vector<float> sums(1024);
-  const auto read = [&] {
-    parallel_chunks(bench.context(), kFloats, kFloats / 64, [&](int64_t begin, int64_t end) {
-      float sum[16] = {};
-      const float* data = memory.data<float>();
-      for (int64_t i = begin; i < end; i += 16)
-        for (int64_t j = 0; j < 16; ++j) sum[j] += data[i + j];
-      for (const float s : sum) sums[static_cast<size_t>(begin / (kFloats / 64))] += s;
-    });
-  };
-  return 4.0 * kFloats / bench.median(5, read);
+namespace {
+
+constexpr int64_t kPieceFloats = int64_t{1} << 18;
+
+}  // namespace
+
+int64_t last_level_cache() {
+  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{32} << 20;
+}
+
+MemoryReader::MemoryReader(Context& context)
+    : context_(context),
+      memory_(
+          Tensor::empty(context, DType::f32,
+                        {(last_level_cache() + kPieceFloats - 1) / kPieceFloats * kPieceFloats})),
+      sums_(static_cast<size_t>(memory_.numel() / kPieceFloats)) {
+  std::fill_n(memory_.data<float>(), memory_.numel(), 1.0f);
+}
+
+void MemoryReader::read() {
+  parallel_chunks(context_, memory_.numel(), kPieceFloats, [&](int64_t begin, int64_t end) {
+    float sum[16] = {};
+    const float* data = memory_.data<float>();
+    for (int64_t i = begin; i < end; i += 16)
+      for (int64_t j = 0; j < 16; ++j) sum[j] += data[i + j];
+    for (const float s : sum) sums_[static_cast<size_t>(begin / kPieceFloats)] += s;
+  });
 }
 
 Tensor random_tensor(Context& context, DType dtype, const Shape& shape) {

@@ -49,8 +49,20 @@ class Bench {
   double bf16_peak_ = 0;
 };
 
-/// Bytes a second that all threads together read from memory.
-double read_bandwidth(Bench& bench);
+/// Memory of four times the last-level cache, to measure how fast all threads together read it.
+class MemoryReader {
+ public:
+  explicit MemoryReader(Context& context);
+  void read();
+  double bytes() const { return 4.0 * static_cast<double>(memory_.numel()); }
+
+ private:
+  Context& context_;
+  Tensor memory_;
+  std::vector<float> sums_;
+};
+/// Bytes of the last-level cache; 32 MiB where the system does not say.
+int64_t last_level_cache();
 
 /// A tensor of normal values of standard deviation 1.
 Tensor random_tensor(Context& context, DType dtype, const Shape& shape);

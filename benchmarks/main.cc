@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -34,19 +33,21 @@ void run(const std::string& group, const std::string& output) {
   Bench bench(context);
   for (const auto& [name, body] : groups())
     if (group.empty() || group == name) body(bench);
+  MemoryReader reader(context);
+  const double read_bandwidth = reader.bytes() / bench.median(5, [&] { reader.read(); });
   nlohmann::ordered_json json;
   json["machine"] = {{"cpu", processor_name()},
                      {"threads", context.n_thread()},
                      {"gemm_f32", bench.peak(DType::f32) * 1e-9},
                      {"gemm_bf16", bench.peak(DType::bf16) * 1e-9},
-                     {"read_bandwidth", read_bandwidth(bench) * 1e-9},
-                     {"l3_bytes", sysconf(_SC_LEVEL3_CACHE_SIZE)}};
+                     {"read_bandwidth", read_bandwidth * 1e-9},
+                     {"l3_bytes", last_level_cache()}};
   json["figures"] = nlohmann::ordered_json::array();
   fmt::print(
       "{}, {} threads; products: {:.0f} GFLOP/s f32, {:.0f} bf16 (the larger of both types); read "
       "{:.1f} GB/s\n\n",
       processor_name(), context.n_thread(), bench.peak(DType::f32) * 1e-9,
-      bench.peak(DType::bf16) * 1e-9, json["machine"]["read_bandwidth"].get<double>());
+      bench.peak(DType::bf16) * 1e-9, read_bandwidth * 1e-9);
   fmt::print("{:<42} {:>9} {:<8} {:<8} {}\n", "figure", "value", "unit", "must", "what");
   for (const Figure& f : bench.figures()) {
     json["figures"].push_back({{"name", f.name},

@@ -41,8 +41,9 @@ class BackwardTile {
         heads_(call.sizes.mix.heads),
         products_(call.context, call.in, call.sizes, limits, pages, call.sums, lane),
         tile_numel_(Tile::numel(heads_, limits.row_panels) + kOffset),
-        memory_(call.context, 3 * tile_numel_),
-        composed_memory_(call.context, Tile::numel(heads_, whole_bands(limits.rows))),
+        panel_numel_(Tile::numel(heads_, whole_bands(limits.rows)) + kOffset),
+        memory_(call.context, (Products::kKeepsScores ? 3 : 2) * tile_numel_),
+        panel_memory_(call.context, 3 * panel_numel_),
         weights_(call.context, 2 * limits.rows * call.sizes.mix.block()),
         dweights_(call.context, limits.rows * call.sizes.mix.block()),
         row_sums_(call.context, 3 * heads_ * whole_bands(limits.rows)) {
@@ -56,10 +57,12 @@ class BackwardTile {
     row_stride_ = whole_bands(block.rows);
     n_row_ = heads_ * row_stride_;
     weight_numel_ = block.rows * sizes_.mix.block();
-    scores_ = tile(memory_.data());
-    probabilities_ = tile(memory_.data() + tile_numel_);
-    gradient_ = tile(memory_.data() + 2 * tile_numel_);
-    composed_ = tile(composed_memory_.data()).panel(0);
+    probabilities_ = tile(memory_.data());
+    gradient_ = tile(memory_.data() + tile_numel_);
+    if (Products::kKeepsScores) scores_ = tile(memory_.data() + 2 * tile_numel_);
+    panel_ = tile(panel_memory_.data()).panel(0);
+    panel_gradient_ = tile(panel_memory_.data() + panel_numel_).panel(0);
+    panel_scores_ = tile(panel_memory_.data() + 2 * panel_numel_).panel(0);
     products_.begin(block, group, call_.do_);
     read_statistics();
     to_probabilities();
@@ -80,6 +83,10 @@ class BackwardTile {
   float* inverse_sums() const { return row_sums_.data() + n_row_; }
   float* dot() const { return row_sums_.data() + 2 * n_row_; }
   int64_t place(int64_t m, int64_t b) const { return m * row_stride_ + b * kSide; }
+
+  PanelTile scores(int64_t p) const {
+    return Products::kKeepsScores ? scores_.panel(p) : panel_scores_;
+  }
 
   MixWeights weights(int64_t stage) const {
     return stage_weights(in_.composition, *block_, sizes_, group_, stage,
@@ -103,22 +110,28 @@ class BackwardTile {
       }
   }
 
-  // The forward pass again for a panel: A (hidden entries 0), P and A''.
+  // A = q·kᵀ, hidden entries 0.
+  void compute_scores(int64_t p) const {
+    const PanelTile a = scores(p);
+    products_.scores(p, a);
+    for (int64_t b = 0; b < a.n_band(); ++b) hide(p, b, a.band(b), 0.0f);
+  }
+
+  // The forward pass again for a panel: A, P, and A'' in `panel_`.
   void rebuild(int64_t p, const MixWeights& pre, const MixWeights& post) const {
     const bool mixes = stage_mixes(in_.composition, 0);
     const RowScales scales{mixes ? scales_.data() : ones_.data(), 0};
-    products_.scores(p, scores_.panel(p));
-    for (int64_t b = 0; b < scores_.panel(p).n_band(); ++b) {
-      const Band a = scores_.panel(p).band(b);
+    compute_scores(p);
+    for (int64_t b = 0; b < panel_.n_band(); ++b) {
+      const Band a = scores(p).band(b);
       const Band probabilities = probabilities_.panel(p).band(b);
-      const Band composed = composed_.band(b);
-      hide(p, b, a, 0.0f);
-      compose_band<float>(a, probabilities, sizes_.mix, band_weights(pre, sizes_.mix, b),
+      const Band composed = panel_.band(b);
+      compose_band<float>(a, composed, sizes_.mix, band_weights(pre, sizes_.mix, b),
                           key_block(p, 0), scales);
-      hide(p, b, probabilities, -std::numeric_limits<float>::infinity());
+      hide(p, b, composed, -std::numeric_limits<float>::infinity());
       for (int64_t m = 0; m < heads_; ++m)
-        softmax_band_known(probabilities, m, mixes ? 1.0f : sizes_.scale, maxima() + place(m, b),
-                           inverse_sums() + place(m, b));
+        softmax_band_known(composed, probabilities, m, mixes ? 1.0f : sizes_.scale,
+                           maxima() + place(m, b), inverse_sums() + place(m, b));
       compose_band<float>(probabilities, composed, sizes_.mix, band_weights(post, sizes_.mix, b),
                           key_block(p, 1), {ones_.data(), 0});
       hide(p, b, composed, 0.0f);
@@ -132,13 +145,15 @@ class BackwardTile {
     if (post.query != nullptr) std::fill_n(dweights_.data(), weight_numel_, 0.0f);
     for (int64_t p = 0; p < block_->n_panel(); ++p) {
       rebuild(p, pre, post);
-      products_.add_dv(p, composed_);
-      products_.value_gradients(p, gradient_.panel(p));
-      for (int64_t b = 0; b < composed_.n_band(); ++b) {
+      products_.add_dv(p, panel_);
+      const bool mixes = stage_mixes(in_.composition, 1);
+      const PanelTile d_composed = mixes ? panel_gradient_ : gradient_.panel(p);
+      products_.value_gradients(p, d_composed);
+      for (int64_t b = 0; b < panel_.n_band(); ++b) {
         const Band gradient = gradient_.panel(p).band(b);
         const Band probabilities = probabilities_.panel(p).band(b);
-        hide(p, b, gradient, 0.0f);
-        backward_stage(1, p, b, post, probabilities, gradient);
+        hide(p, b, d_composed.band(b), 0.0f);
+        if (mixes) backward_stage(1, p, b, post, probabilities, d_composed.band(b), gradient);
         for (int64_t m = 0; m < heads_; ++m)
           softmax_band_dot(probabilities, gradient, m, dot() + place(m, b));
       }
@@ -152,30 +167,32 @@ class BackwardTile {
     const MixWeights pre = weights(0);
     if (pre.query != nullptr) std::fill_n(dweights_.data(), weight_numel_, 0.0f);
     for (int64_t p = 0; p < block_->n_panel(); ++p) {
-      for (int64_t b = 0; b < composed_.n_band(); ++b) {
-        const Band gradient = gradient_.panel(p).band(b);
+      const bool mixes = stage_mixes(in_.composition, 0);
+      if (mixes && !Products::kKeepsScores) compute_scores(p);
+      for (int64_t b = 0; b < panel_.n_band(); ++b) {
+        const Band gradient = panel_.band(b);
         for (int64_t m = 0; m < heads_; ++m)
-          softmax_band_backward(probabilities_.panel(p).band(b), gradient, m, dot() + place(m, b));
-        backward_stage(0, p, b, pre, scores_.panel(p).band(b), gradient);
+          softmax_band_backward(probabilities_.panel(p).band(b), gradient_.panel(p).band(b), m,
+                                dot() + place(m, b), gradient);
+        if (mixes) backward_stage(0, p, b, pre, scores(p).band(b), gradient, gradient);
       }
-      products_.add_dk_and_dq(p, gradient_.panel(p));
+      products_.add_dk_and_dq(p, panel_);
     }
     products_.end();
     write_dquery(0, pre);
   }
 
-  // Through compose_band at `input`: `gradient` becomes the gradient of its (scaled) input.
+  // Through compose_band at `input`: from the gradient of its output to that of its (scaled) input.
   void backward_stage(int64_t stage, int64_t p, int64_t b, const MixWeights& w, const Band& input,
-                      const Band& gradient) const {
-    if (!stage_mixes(in_.composition, stage)) return;
+                      const Band& gradient, const Band& d_input) const {
     float* dbase = w.base == nullptr ? nullptr : call_.sums.dbase(task_, group_, stage);
     const RowScales scales{stage == 0 ? scales_.data() : ones_.data(), 0};
     compose_band_backward(
-        input, gradient, sizes_.mix, band_weights(w, sizes_.mix, b), key_block(p, stage), scales,
-        dweights_.data() + b * kSide * sizes_.mix.block(),
+        input, gradient, d_input, sizes_.mix, band_weights(w, sizes_.mix, b), key_block(p, stage),
+        scales, dweights_.data() + b * kSide * sizes_.mix.block(),
         call_.sums.dblock(lane_, block_->sequence_index, block_->first_panel() + p, group_, stage),
         dbase);
-    hide(p, b, gradient, 0.0f);
+    hide(p, b, d_input, 0.0f);
   }
 
   void write_dquery(int64_t stage, const MixWeights& w) {
@@ -205,12 +222,14 @@ class BackwardTile {
   const TileSizes& sizes_;
   int64_t lane_, task_, heads_;
   Products products_;
-  int64_t tile_numel_;
-  Buffer<float> memory_, composed_memory_, weights_, dweights_, row_sums_;
+  int64_t tile_numel_, panel_numel_;
+  Buffer<float> memory_, panel_memory_, weights_, dweights_, row_sums_;
   // What the inputs of the two stages are multiplied with, for each row of a band.
   std::array<float, kSide> scales_, ones_;
   Tile scores_, probabilities_, gradient_;
-  PanelTile composed_;
+  // What lives for one panel, in memory that stays in the cache: A', then A'' in the first pass,
+  // the gradient of A in the second; the gradient of A''; the scores where they are not kept.
+  PanelTile panel_, panel_gradient_, panel_scores_;
   const Block* block_ = nullptr;
   int64_t group_ = 0;
   int64_t row_stride_ = 0;

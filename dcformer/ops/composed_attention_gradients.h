@@ -111,6 +111,8 @@ class FloatBackward {
  public:
   using Pages = FloatBackwardPages;
   static constexpr bool kWholeBands = false;
+  /// Whether the second pass finds the scores in the tile: computing them again would cost more.
+  static constexpr bool kKeepsScores = true;
 
   FloatBackward(Context& context, const AttentionInputs& inputs, const TileSizes& sizes,
                 const BlockLimits& limits, const Pages& pages, Accumulators& sums, int64_t lane);
@@ -190,6 +192,7 @@ class TileBackward {
  public:
   using Pages = TileBackwardPages;
   static constexpr bool kWholeBands = true;
+  static constexpr bool kKeepsScores = false;
 
   TileBackward(Context& context, const AttentionInputs& inputs, const TileSizes& sizes,
                const BlockLimits& limits, const Pages& pages, Accumulators& sums, int64_t lane);

@@ -102,33 +102,35 @@ template <typename T>
 void compose_band(const Band& in, const Band& out, const MixSizes& sizes, const MixWeights& weights,
                   const T* key_block, const RowScales& scales);
 
-/// Gradient of compose_band at input `in`, with respect to in · scales: `d` holds the gradient of
-/// its output and is replaced by that of its input. Added to: dquery [rows][(2R+1)·M], dkey
+/// Gradient of compose_band at input `in`, with respect to in · scales, for the gradient `d` of its
+/// output: `d_in` is set, and may be d. Added to: dquery [rows][(2R+1)·M], dkey
 /// [(2R+1)·M][32], dbase [M][M][16] (partial sums); null where that side is off.
-void compose_band_backward(const Band& in, const Band& d, const MixSizes& sizes,
+void compose_band_backward(const Band& in, const Band& d, const Band& d_in, const MixSizes& sizes,
                            const MixWeights& weights, const float* key_block,
                            const RowScales& scales, float* dquery, float* dkey, float* dbase);
 
 // The softmax of one head's band, whose panels come one by one. Statistics are [16], one a row.
 
-/// With x' = x·scale and m' the larger of maximum[row] and the row's 32 x': x = e^(x' - m'), sums =
-/// sums·e^(maximum - m') + Σ x, maximum = reference = m'. Starts from maximum -inf and sums 0.
-void softmax_band(const Band& x, int64_t head, float scale, float* maximum, float* sums,
-                  float* reference);
-/// After the last panel: maximum[i] (0 for a row of -inf alone) and inverse_sum[i] (0 then) of n
-/// rows.
-void softmax_finish(int64_t n, float* maximum, const float* sums, float* inverse_sum);
+/// With x' = x·scale and m' the larger of maximum[row] and the row's 32 x': e = e^(x' - m'), sums =
+/// sums·e^(maximum - m') + Σ e, maximum = reference = m'. Starts from maximum -inf and sums 0.
+void softmax_band(const Band& x, const Band& e, int64_t head, float scale, float* maximum,
+                  float* sums, float* reference);
+/// From the statistics [n_chunk][n] of chunks of panels to those of whole rows: maximum[i] (0 for a
+/// row of -inf alone) and inverse_sum[i] (0 then).
+void softmax_finish(int64_t n, int64_t n_chunk, const float* maxima, const float* sums,
+                    float* maximum, float* inverse_sum);
 /// scale[i] = e^(reference[i] - maximum[i])·inverse_sum[i]: turns a panel's values into
 /// probabilities. scale may be reference.
 void softmax_scales(int64_t n, const float* reference, const float* maximum,
                     const float* inverse_sum, float* scale);
-/// With known statistics: x = e^(x·scale - maximum[row])·inverse_sum[row].
-void softmax_band_known(const Band& x, int64_t head, float scale, const float* maximum,
-                        const float* inverse_sum);
+/// With known statistics: p = e^(x·scale - maximum[row])·inverse_sum[row].
+void softmax_band_known(const Band& x, const Band& p, int64_t head, float scale,
+                        const float* maximum, const float* inverse_sum);
 /// sums[row] += Σ_j p·d.
 void softmax_band_dot(const Band& p, const Band& d, int64_t head, float* sums);
-/// d = p·(d - dot[row]).
-void softmax_band_backward(const Band& p, const Band& d, int64_t head, const float* dot);
+/// out = p·(d - dot[row]).
+void softmax_band_backward(const Band& p, const Band& d, int64_t head, const float* dot,
+                           const Band& out);
 
 /// Rounds n values (a multiple of 16) to bf16, kept as f32.
 void round_values(float* x, int64_t n);

@@ -19,6 +19,8 @@ using namespace dcformer::HWY_NAMESPACE;  // NOLINT: the helpers of the same tar
 // in + n·stride + r·16.
 struct Columns {
   const float* in;
+  // The gradients of the outputs, in a backward pass.
+  const float* gradient;
   float* out;
   int64_t stride;
   // scales[n·scale_stride + r]
@@ -119,15 +121,19 @@ HWY_INLINE void BaseForward(const Columns& at, int64_t heads, const float* base,
 // there are as many, columns outside: the key weights of a vector of columns stay in the nearest
 // cache for all rows.
 template <int kRows, typename F1, typename F2>
-HWY_INLINE void ForColumns(const Band& in, const Band& out, const RowScales& scales, F1&& together,
-                           F2&& single) {
+HWY_INLINE void ForColumns(const Band& in, const Band& g, const Band& out, const RowScales& scales,
+                           F1&& together, F2&& single) {
   for (int64_t half = 0; half < 2; ++half)
     for (int64_t c = 0; c < kSide; c += kVectorLanes) {
       int64_t row = 0;
       const auto columns = [&](int64_t r) HWY_ATTR {
         const int64_t offset = r * kSide + c;
-        return Columns{in.square(0, half) + offset, out.square(0, half) + offset, in.square_numel(),
-                       scales.data + r, scales.head_stride};
+        return Columns{in.square(0, half) + offset,
+                       g.square(0, half) + offset,
+                       out.square(0, half) + offset,
+                       in.square_numel(),
+                       scales.data + r,
+                       scales.head_stride};
       };
       for (; row + kRows <= in.rows; row += kRows) together(columns(row), row, half * kSide + c);
       for (; row < in.rows; ++row) single(columns(row), row, half * kSide + c);
@@ -150,11 +156,11 @@ HWY_INLINE void ComposeRows(const Band& in, const Band& out, const MixSizes& s, 
       BaseForward(at, s.heads, w.base, extra);
       mix(One(), at, row, column, extra);
     };
-    ForColumns<1>(in, out, scales, one, one);
+    ForColumns<1>(in, in, out, scales, one, one);
     return;
   }
   ForColumns<2>(
-      in, out, scales,
+      in, in, out, scales,
       [&](const Columns& at, int64_t row, int64_t column)
           HWY_ATTR { mix(Two(), at, row, column, nullptr); },
       [&](const Columns& at, int64_t row, int64_t column)
@@ -240,7 +246,7 @@ HWY_INLINE void SumHeads(const Columns& at, const MixSizes& s, const float* quer
     VF y[kRows];
     for (int r = 0; r < kRows; ++r) {
       x[r] = Input<kRows>(at, n, r);
-      y[r] = LoadF(at.out + n * at.stride + r * kSide);
+      y[r] = LoadF(at.gradient + n * at.stride + r * kSide);
     }
     for (int64_t i = 0; i < rank.n(); ++i) {
       const int64_t w = i * heads + n;
@@ -284,8 +290,8 @@ HWY_INLINE void AddQueryGradients(float* products, int64_t n_weight, int64_t hea
   }
 }
 
-// The gradient of MixForward: at.out holds the gradients of the outputs and gets those of the
-// inputs. extra: what the base projection adds to them, of one row, or null.
+// The gradient of MixForward: at.out gets the gradients of the inputs. extra: what the base
+// projection adds to them, of one row, or null.
 template <int kRows, int kRank, bool kQuery, bool kKey>
 HWY_INLINE void MixBackward(const Columns& at, const MixSizes& s, const float* query,
                             const float* key, const float* extra, float* dquery, float* dkey) {
@@ -308,7 +314,7 @@ HWY_INLINE void MixBackward(const Columns& at, const MixSizes& s, const float* q
     VF dx[kRows];
     for (int r = 0; r < kRows; ++r) {
       x[r] = Input<kRows>(at, n, r);
-      y[r] = dx[r] = LoadF(at.out + n * at.stride + r * kSide);
+      y[r] = dx[r] = LoadF(at.gradient + n * at.stride + r * kSide);
       if constexpr (kQuery) {
         dx[r] = hn::MulAdd(y[r], hn::Set(d, query[r * block + gate + n]), dx[r]);
         StoreF(hn::Mul(x[r], y[r]), product(r, 2 * rank.n(), n));
@@ -357,7 +363,7 @@ HWY_INLINE void BaseBackward(const Columns& at, int64_t heads, const float* base
     const VF x = Input<1>(at, n, 0);
     VF dx = hn::Zero(d);
     for (int64_t m = 0; m < heads; ++m) {
-      const VF y = LoadF(at.out + m * at.stride);
+      const VF y = LoadF(at.gradient + m * at.stride);
       dx = hn::MulAdd(y, hn::Set(d, base[n * heads + m]), dx);
       float* to = dbase + (n * heads + m) * kSide;
       StoreF(hn::MulAdd(x, y, LoadF(to)), to);
@@ -367,9 +373,10 @@ HWY_INLINE void BaseBackward(const Columns& at, int64_t heads, const float* base
 }
 
 template <int kRank, bool kQuery, bool kKey>
-HWY_INLINE void ComposeRowsBackward(const Band& in, const Band& g, const MixSizes& s,
-                                    const MixWeights& w, const float* key, const RowScales& scales,
-                                    float* dquery, float* dkey, float* dbase) {
+HWY_INLINE void ComposeRowsBackward(const Band& in, const Band& g, const Band& d_in,
+                                    const MixSizes& s, const MixWeights& w, const float* key,
+                                    const RowScales& scales, float* dquery, float* dkey,
+                                    float* dbase) {
   const int64_t block = s.block();
   const auto mix = [&](auto rows, const Columns& at, int64_t row, int64_t column,
                        const float* extra) HWY_ATTR {
@@ -385,25 +392,25 @@ HWY_INLINE void ComposeRowsBackward(const Band& in, const Band& g, const MixSize
       BaseBackward(at, s.heads, w.base, extra, dbase);
       mix(One(), at, row, column, extra);
     };
-    ForColumns<1>(in, g, scales, one, one);
+    ForColumns<1>(in, g, d_in, scales, one, one);
     return;
   }
   ForColumns<2>(
-      in, g, scales,
+      in, g, d_in, scales,
       [&](const Columns& at, int64_t row, int64_t column)
           HWY_ATTR { mix(Two(), at, row, column, nullptr); },
       [&](const Columns& at, int64_t row, int64_t column)
           HWY_ATTR { mix(One(), at, row, column, nullptr); });
 }
 
-void ComposeBandBackward(const Band& in, const Band& g, const MixSizes& s, const MixWeights& w,
-                         const float* key, const RowScales& scales, float* dquery, float* dkey,
-                         float* dbase) {
+void ComposeBandBackward(const Band& in, const Band& g, const Band& d_in, const MixSizes& s,
+                         const MixWeights& w, const float* key, const RowScales& scales,
+                         float* dquery, float* dkey, float* dbase) {
   VisitSides(w.query != nullptr, key != nullptr, s.rank,
              [&](auto rank, auto has_query, auto has_key) HWY_ATTR {
                ComposeRowsBackward<decltype(rank)::value, decltype(has_query)::value,
-                                   decltype(has_key)::value>(in, g, s, w, key, scales, dquery, dkey,
-                                                             dbase);
+                                   decltype(has_key)::value>(in, g, d_in, s, w, key, scales, dquery,
+                                                             dkey, dbase);
              });
 }
 
@@ -429,10 +436,10 @@ void compose_band(const Band& in, const Band& out, const MixSizes& s, const MixW
                   const BFloat16* key, const RowScales& scales) {
   HWY_DYNAMIC_DISPATCH(ComposeBandBf16)(in, out, s, w, key, scales);
 }
-void compose_band_backward(const Band& in, const Band& d, const MixSizes& s, const MixWeights& w,
-                           const float* key, const RowScales& scales, float* dquery, float* dkey,
-                           float* dbase) {
-  HWY_DYNAMIC_DISPATCH(ComposeBandBackward)(in, d, s, w, key, scales, dquery, dkey, dbase);
+void compose_band_backward(const Band& in, const Band& d, const Band& d_in, const MixSizes& s,
+                           const MixWeights& w, const float* key, const RowScales& scales,
+                           float* dquery, float* dkey, float* dbase) {
+  HWY_DYNAMIC_DISPATCH(ComposeBandBackward)(in, d, d_in, s, w, key, scales, dquery, dkey, dbase);
 }
 
 }  // namespace dcformer::attention

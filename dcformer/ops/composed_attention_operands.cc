@@ -1,6 +1,7 @@
 #include "dcformer/ops/composed_attention_operands.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace dcformer::attention {
 
@@ -13,7 +14,11 @@ void pack_rows(ConstHeads heads, const Block& block, const TileSizes& sizes, int
       To* to = packed + m * room * width;
       for (int64_t row = 0; row < block.rows; ++row, to += width) {
         const auto* from = view.at(block.query(row), group * sizes.mix.heads + m);
-        for (int64_t d = 0; d < sizes.head_dim; ++d) to[d] = To(static_cast<float>(from[d]));
+        if constexpr (std::is_same_v<To, decltype(type)>) {
+          std::copy_n(from, sizes.head_dim, to);
+        } else {
+          for (int64_t d = 0; d < sizes.head_dim; ++d) to[d] = To(static_cast<float>(from[d]));
+        }
         std::fill(to + sizes.head_dim, to + width, To(0.0f));
       }
       std::fill_n(to, (room - block.rows) * width, To(0.0f));

@@ -68,11 +68,14 @@ int64_t page_stride(const PageLayout& layout) {
 using KeyRows = std::array<const BFloat16*, kPanel>;
 
 void write_by_depth(const KeyRows& rows, int64_t head_dim, BFloat16* to) {
-  for (int64_t j = 0; j < kPanel; ++j)
+  for (int64_t half = 0; half < 2; ++half)
     for (int64_t d = 0; d < head_dim; d += 2) {
-      BFloat16* pair = to + (d / 32 * 2 + j / kSide) * 512 + d % 32 / 2 * 32 + j % kSide * 2;
-      pair[0] = rows[static_cast<size_t>(j)][d];
-      pair[1] = d + 1 < head_dim ? rows[static_cast<size_t>(j)][d + 1] : BFloat16(0.0f);
+      BFloat16* pairs = to + (d / 32 * 2 + half) * 512 + d % 32 / 2 * 32;
+      for (int64_t j = 0; j < kSide; ++j) {
+        const BFloat16* from = rows[static_cast<size_t>(half * kSide + j)] + d;
+        pairs[2 * j] = from[0];
+        pairs[2 * j + 1] = d + 1 < head_dim ? from[1] : BFloat16(0.0f);
+      }
     }
 }
 

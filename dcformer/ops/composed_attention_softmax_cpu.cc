@@ -17,13 +17,12 @@ using namespace dcformer::HWY_NAMESPACE;  // NOLINT: the helpers of the same tar
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
-// Calls f(column vector of a row's 32 entries) in order.
+// Calls f(vector of a row's 32 entries, its place in y) in order.
 template <typename F>
-HWY_INLINE void ForRow(const Band& x, int64_t head, int64_t row, F&& f) {
-  for (int64_t half = 0; half < 2; ++half) {
-    float* at = x.square(head, half) + row * kSide;
-    for (int64_t c = 0; c < kSide; c += kVectorLanes) f(at + c);
-  }
+HWY_INLINE void ForRow(const Band& x, const Band& y, int64_t head, int64_t row, F&& f) {
+  for (int64_t half = 0; half < 2; ++half)
+    for (int64_t c = row * kSide; c < (row + 1) * kSide; c += kVectorLanes)
+      f(LoadF(x.square(head, half) + c), y.square(head, half) + c);
 }
 
 // Calls f(row, place in the vector) for the rows of a vector of rows that the band has.
@@ -33,8 +32,8 @@ HWY_INLINE void ForVectorRows(const Band& x, int64_t first, F&& f) {
   for (int64_t i = 0; i < count; ++i) f(first + i, i);
 }
 
-void SoftmaxBand(const Band& x, int64_t head, float scale, float* maximum, float* sums,
-                 float* reference) {
+void SoftmaxBand(const Band& x, const Band& out, int64_t head, float scale, float* maximum,
+                 float* sums, float* reference) {
   const DF d;
   const VF factor = hn::Set(d, scale);
   const VF hidden = hn::Set(d, kHidden);
@@ -42,7 +41,7 @@ void SoftmaxBand(const Band& x, int64_t head, float scale, float* maximum, float
     VF v[kVectorLanes];
     for (VF& top : v) top = hidden;
     ForVectorRows(x, first, [&](int64_t row, int64_t i) HWY_ATTR {
-      ForRow(x, head, row, [&](float* at) HWY_ATTR { v[i] = hn::Max(v[i], LoadF(at)); });
+      ForRow(x, x, head, row, [&](VF value, float*) HWY_ATTR { v[i] = hn::Max(v[i], value); });
     });
     const VF before = LoadF(maximum + first);
     const VF m = hn::Max(before, hn::Mul(MaxEach(v), factor));
@@ -54,9 +53,9 @@ void SoftmaxBand(const Band& x, int64_t head, float scale, float* maximum, float
     for (VF& sum : v) sum = hn::Zero(d);
     ForVectorRows(x, first, [&](int64_t row, int64_t i) HWY_ATTR {
       const VF own = hn::Set(d, shifts[i]);
-      ForRow(x, head, row, [&](float* at) HWY_ATTR {
-        const VF e = ExpUpToOne(hn::MulSub(LoadF(at), factor, own));
-        StoreF(e, at);
+      ForRow(x, out, head, row, [&](VF value, float* to) HWY_ATTR {
+        const VF e = ExpUpToOne(hn::MulSub(value, factor, own));
+        StoreF(e, to);
         v[i] = hn::Add(v[i], e);
       });
     });
@@ -65,11 +64,22 @@ void SoftmaxBand(const Band& x, int64_t head, float scale, float* maximum, float
   }
 }
 
-void SoftmaxFinish(int64_t n, float* maximum, const float* sums, float* inverse_sum) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (maximum[i] == kHidden) maximum[i] = 0;
-    inverse_sum[i] = sums[i] > 0 ? 1.0f / sums[i] : 0.0f;
-  }
+void SoftmaxFinish(int64_t n, int64_t n_chunk, const float* maxima, const float* sums,
+                   float* maximum, float* inverse_sum) {
+  const DF d;
+  const VF hidden = hn::Set(d, kHidden);
+  ForVectors(n, [&](int64_t i, int64_t count) HWY_ATTR {
+    VF m = hidden;
+    for (int64_t c = 0; c < n_chunk; ++c) m = hn::Max(m, LoadN(maxima + c * n + i, count));
+    m = hn::IfThenZeroElse(hn::Eq(m, hidden), m);
+    VF sum = hn::Zero(d);
+    for (int64_t c = 0; c < n_chunk; ++c)
+      sum = hn::MulAdd(LoadN(sums + c * n + i, count),
+                       ExpUpToOne(hn::Sub(LoadN(maxima + c * n + i, count), m)), sum);
+    StoreN(m, maximum + i, count);
+    const VF inverse = hn::Div(hn::Set(d, 1.0f), sum);
+    StoreN(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), inverse), inverse_sum + i, count);
+  });
 }
 
 void SoftmaxScales(int64_t n, const float* reference, const float* maximum,
@@ -80,15 +90,15 @@ void SoftmaxScales(int64_t n, const float* reference, const float* maximum,
   });
 }
 
-void SoftmaxBandKnown(const Band& x, int64_t head, float scale, const float* maximum,
+void SoftmaxBandKnown(const Band& x, const Band& p, int64_t head, float scale, const float* maximum,
                       const float* inverse_sum) {
   const DF d;
   const VF factor = hn::Set(d, scale);
   for (int64_t row = 0; row < x.rows; ++row) {
     const VF shift = hn::Set(d, maximum[row]);
     const VF inverse = hn::Set(d, inverse_sum[row]);
-    ForRow(x, head, row, [&](float* at) HWY_ATTR {
-      StoreF(hn::Mul(ExpUpToOne(hn::MulSub(LoadF(at), factor, shift)), inverse), at);
+    ForRow(x, p, head, row, [&](VF value, float* to) HWY_ATTR {
+      StoreF(hn::Mul(ExpUpToOne(hn::MulSub(value, factor, shift)), inverse), to);
     });
   }
 }
@@ -107,15 +117,17 @@ void SoftmaxBandDot(const Band& p, const Band& g, int64_t head, float* sums) {
   }
 }
 
-void SoftmaxBandBackward(const Band& p, const Band& g, int64_t head, const float* dot) {
+void SoftmaxBandBackward(const Band& p, const Band& g, int64_t head, const float* dot,
+                         const Band& out) {
   const DF d;
   for (int64_t half = 0; half < 2; ++half) {
     const float* values = p.square(head, half);
-    float* gradient = g.square(head, half);
+    const float* gradient = g.square(head, half);
+    float* to = out.square(head, half);
     for (int64_t row = 0; row < p.rows; ++row) {
       const VF delta = hn::Set(d, dot[row]);
       for (int64_t c = row * kSide; c < (row + 1) * kSide; c += kVectorLanes)
-        StoreF(hn::Mul(LoadF(values + c), hn::Sub(LoadF(gradient + c), delta)), gradient + c);
+        StoreF(hn::Mul(LoadF(values + c), hn::Sub(LoadF(gradient + c), delta)), to + c);
     }
   }
 }
@@ -150,26 +162,28 @@ HWY_EXPORT(SoftmaxBandBackward);
 HWY_EXPORT(RoundValues);
 HWY_EXPORT(ReduceLanes);
 
-void softmax_band(const Band& x, int64_t head, float scale, float* maximum, float* sums,
-                  float* reference) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxBand)(x, head, scale, maximum, sums, reference);
+void softmax_band(const Band& x, const Band& e, int64_t head, float scale, float* maximum,
+                  float* sums, float* reference) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBand)(x, e, head, scale, maximum, sums, reference);
 }
-void softmax_finish(int64_t n, float* maximum, const float* sums, float* inverse_sum) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxFinish)(n, maximum, sums, inverse_sum);
+void softmax_finish(int64_t n, int64_t n_chunk, const float* maxima, const float* sums,
+                    float* maximum, float* inverse_sum) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxFinish)(n, n_chunk, maxima, sums, maximum, inverse_sum);
 }
 void softmax_scales(int64_t n, const float* reference, const float* maximum,
                     const float* inverse_sum, float* scale) {
   HWY_DYNAMIC_DISPATCH(SoftmaxScales)(n, reference, maximum, inverse_sum, scale);
 }
-void softmax_band_known(const Band& x, int64_t head, float scale, const float* maximum,
-                        const float* inverse_sum) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxBandKnown)(x, head, scale, maximum, inverse_sum);
+void softmax_band_known(const Band& x, const Band& p, int64_t head, float scale,
+                        const float* maximum, const float* inverse_sum) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBandKnown)(x, p, head, scale, maximum, inverse_sum);
 }
 void softmax_band_dot(const Band& p, const Band& d, int64_t head, float* sums) {
   HWY_DYNAMIC_DISPATCH(SoftmaxBandDot)(p, d, head, sums);
 }
-void softmax_band_backward(const Band& p, const Band& d, int64_t head, const float* dot) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxBandBackward)(p, d, head, dot);
+void softmax_band_backward(const Band& p, const Band& d, int64_t head, const float* dot,
+                           const Band& out) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBandBackward)(p, d, head, dot, out);
 }
 void round_values(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(RoundValues)(x, n); }
 void reduce_lanes(const float* x, int64_t n, float* out) {

@@ -71,6 +71,12 @@ BlockLimits::BlockLimits(std::span<const Block> blocks, bool whole) {
 void fill_hidden(const AttentionInputs& in, const Block& block, int64_t panel, int64_t b,
                  const Band& band, float value) {
   const int64_t base = (block.first_panel() + panel) * kPanel;
+  // The last row's keys begin last, the first row's end first.
+  const int64_t first = block.first_row + b * kSide;
+  if (in.mask.query_segments == nullptr &&
+      visible_keys(in.mask, *block.sequence, first).end >= base + kPanel &&
+      visible_keys(in.mask, *block.sequence, first + band.rows - 1).begin <= base)
+    return;
   for (int64_t row = 0; row < band.rows; ++row) {
     const int64_t number = b * kSide + row;
     const KeyRange seen = visible_keys(in.mask, *block.sequence, block.first_row + number);

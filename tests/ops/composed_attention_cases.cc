@@ -51,6 +51,23 @@ void fill_padding(std::vector<float>& values, int64_t first_row, int64_t row_siz
   std::fill(values.begin() + static_cast<int64_t>(begin), values.end(), kNaN);
 }
 
+void fill_values(reference::AttentionProblem& p, double scale, uint64_t seed) {
+  const auto values = [&](int64_t n, uint64_t stream, double s) {
+    return rounded_to_float(random_doubles(n, seed * 16 + stream, s));
+  };
+  p.q = values(p.n_query * p.n_head * p.head_dim, 3, scale);
+  p.k = values(p.n_key * p.n_kv_head * p.head_dim, 4, scale);
+  p.v = values(p.n_key * p.n_kv_head * p.head_dim, 5, 1);
+  if (p.dynamic && p.query_side)
+    p.query_weights = values(p.n_query * p.n_group * 2 * p.block(), 6, 0.7);
+  if (p.dynamic && p.key_side) p.key_weights = values(p.n_key * p.n_group * 2 * p.block(), 7, 0.7);
+  const int64_t base = p.n_group * p.group_heads() * p.group_heads();
+  if (p.base_projection) {
+    p.base_pre = values(base, 8, 0.5);
+    p.base_post = values(base, 9, 0.5);
+  }
+}
+
 }  // namespace
 
 reference::AttentionProblem random_attention_problem(uint64_t seed, int64_t limit) {
@@ -85,21 +102,19 @@ reference::AttentionProblem random_attention_problem(uint64_t seed, int64_t limi
   p.dynamic = draw.below(5) != 0;
   p.gates = draw.below(4) != 0;
   p.base_projection = draw.below(3) == 0;
-  const double scale = draw.one_of<double>({0.5, 1, 3});
-  const auto values = [&](int64_t n, uint64_t stream, double s) {
-    return rounded_to_float(random_doubles(n, seed * 16 + stream, s));
-  };
-  p.q = values(p.n_query * p.n_head * p.head_dim, 3, scale);
-  p.k = values(p.n_key * p.n_kv_head * p.head_dim, 4, scale);
-  p.v = values(p.n_key * p.n_kv_head * p.head_dim, 5, 1);
-  if (p.dynamic && p.query_side)
-    p.query_weights = values(p.n_query * p.n_group * 2 * p.block(), 6, 0.7);
-  if (p.dynamic && p.key_side) p.key_weights = values(p.n_key * p.n_group * 2 * p.block(), 7, 0.7);
-  const int64_t base = p.n_group * heads_in_group * heads_in_group;
-  if (p.base_projection) {
-    p.base_pre = values(base, 8, 0.5);
-    p.base_post = values(base, 9, 0.5);
-  }
+  fill_values(p, draw.one_of<double>({0.5, 1, 3}), seed);
+  return p;
+}
+
+reference::AttentionProblem long_attention_problem(int64_t n_query, int64_t n_key, int64_t head_dim,
+                                                   double scale, uint64_t seed) {
+  reference::AttentionProblem p;
+  p.n_head = p.n_kv_head = 4;
+  p.n_group = 2;
+  p.head_dim = head_dim;
+  p.n_query = n_query;
+  p.n_key = n_key;
+  fill_values(p, scale, seed);
   return p;
 }
 

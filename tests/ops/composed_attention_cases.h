@@ -14,6 +14,10 @@ reference::AttentionProblem random_attention_problem(uint64_t seed, int64_t limi
 /// The problem in words, for a failure's message.
 std::string describe(const reference::AttentionProblem& problem);
 
+/// A problem of 4 heads in 2 groups, of rank 2, all else as given, with the last queries of n_key
+/// tokens. Scores have a standard deviation of about scale².
+reference::AttentionProblem long_attention_problem(int64_t n_query, int64_t n_key, int64_t head_dim,
+                                                   double scale, uint64_t seed);
 /// The same in bf16: q, k and v rounded, and all that is multiplied with them.
 reference::AttentionProblem in_bf16(reference::AttentionProblem problem);
 

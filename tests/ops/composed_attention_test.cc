@@ -12,6 +12,7 @@
 
 #include "tests/ops/composed_attention_cases.h"
 #include "tests/support/compare.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/random_values.h"
 #include "tests/support/sanitizer.h"
 
@@ -76,6 +77,65 @@ TEST(ComposedAttention, AgreesWithTheRoundingOracleInBf16) {
     SCOPED_TRACE(test::describe(p) + " (problem " + std::to_string(i) + ")");
     check_with_oracle(context, p, static_cast<uint64_t>(99 + i), 2e-3, 4e-3);
     if (HasFatalFailure()) return;
+  }
+}
+
+// More than one chunk of 512 keys: their sums are put together, by one thread or by several.
+TEST(ComposedAttention, LongContextsAgreeWithTheOracleAndKeepTheirBits) {
+  Context one(1);
+  Context three(3);
+  for (const int64_t n_key : {513, 600, 1100})
+    for (const int64_t n_query : {1, 33})
+      for (const int64_t window : {0, 40, 700}) {
+        auto p = test::long_attention_problem(n_query, n_key, 8, 1, static_cast<uint64_t>(n_key));
+        if (window > 0) p.window = window;
+        SCOPED_TRACE(test::describe(p));
+        check_with_oracle(one, p, 3, kForward, kBackward);
+        if (HasFatalFailure()) return;
+        const AttentionCase c(p);
+        const auto whole = c.forward(one).o;
+        EXPECT_EQ(c.forward(three).o, whole);
+        for (Context* context : {&one, &three})
+          for (const int64_t step : {1, 7, 32, 64})
+            EXPECT_EQ(c.forward_paged(*context, DType::f32, step), whole) << step;
+        EXPECT_EQ(c.forward_paged(three, DType::bf16, 1), c.forward_paged(one, DType::bf16, 64));
+      }
+}
+
+// Scores of ±1e4 are known to 6e-4 in f32, which is what the exponential passes on.
+TEST(ComposedAttention, HugeScoresAgreeWithTheOracle) {
+  Context context(2);
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const auto p = test::long_attention_problem(20, 40, 8, 70, seed);
+    check_with_oracle(context, p, seed, 2e-3, 1e-2);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// What the sweeps rest on, on shapes like theirs.
+TEST(ComposedAttention, TheOraclesGradientsMatchDifferences) {
+  using Values = std::vector<double>;
+  using reference::AttentionProblem;
+  for (uint64_t i = 0; i < 50; ++i) {
+    const AttentionProblem p = test::random_attention_problem(40000 + i, 600);
+    SCOPED_TRACE(test::describe(p));
+    const Values d_out = test::random_doubles(static_cast<int64_t>(p.q.size()), 9);
+    const auto g = reference::attention_backward(p, d_out);
+    const auto matches = [&](Values AttentionProblem::*argument, const Values& gradient) {
+      const auto function = [&](const Values& x) {
+        AttentionProblem moved = p;
+        moved.*argument = x;
+        return test::dot(reference::attention(moved).o, d_out);
+      };
+      return test::gradient_matches(function, p.*argument, gradient);
+    };
+    EXPECT_TRUE(matches(&AttentionProblem::q, g.q)) << "q";
+    EXPECT_TRUE(matches(&AttentionProblem::k, g.k)) << "k";
+    EXPECT_TRUE(matches(&AttentionProblem::v, g.v)) << "v";
+    EXPECT_TRUE(matches(&AttentionProblem::query_weights, g.query_weights)) << "query_weights";
+    EXPECT_TRUE(matches(&AttentionProblem::key_weights, g.key_weights)) << "key_weights";
+    EXPECT_TRUE(matches(&AttentionProblem::base_pre, g.base_pre)) << "base_pre";
+    EXPECT_TRUE(matches(&AttentionProblem::base_post, g.base_post)) << "base_post";
   }
 }
 
