@@ -4,10 +4,13 @@
 #include <hwy/targets.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
+#include <vector>
 
 #include "dcformer/base/error.h"
 #include "dcformer/base/isa.h"
@@ -61,16 +64,30 @@ TEST(Context, KeepsOneServiceOfAType) {
   EXPECT_EQ(second.service<Counter>().value, 0);
 }
 
-TEST(Isa, HonoursTheLimit) {
-  const char* limit = std::getenv("DCFORMER_MAX_ISA");
-  if (limit != nullptr && std::string(limit) == "avx2") {
-    EXPECT_EQ(effective_isa(), Isa::avx2);
-    EXPECT_FALSE(has_bf16_products());
-  } else {
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    EXPECT_EQ(effective_isa(), wide ? Isa::avx512 : Isa::avx2);
+// Whether the system lists all of these among the processor's flags.
+bool has_flags(const std::vector<std::string>& names) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("flags")) continue;
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return (line + " ").find(" " + name + " ") != std::string::npos;
+    });
   }
+  return false;
+}
+
+TEST(Isa, IsWhatTheProcessorHasWithinTheLimit) {
+  Isa expected = Isa::avx2;
+  if (has_flags({"avx512f", "avx512bw", "avx512dq", "avx512vl"})) expected = Isa::avx512;
+  if (has_flags({"avx512f", "avx512_bf16"})) expected = Isa::avx512_bf16;
+  if (has_flags({"avx512_bf16", "amx_tile", "amx_bf16"})) expected = Isa::amx;
+  const char* variable = std::getenv("DCFORMER_MAX_ISA");
+  const std::string limit = variable == nullptr ? "" : variable;
+  if (limit == "avx2") expected = Isa::avx2;
+  if (limit == "avx512") expected = std::min(expected, Isa::avx512);
+  if (limit == "avx512_bf16") expected = std::min(expected, Isa::avx512_bf16);
+  EXPECT_EQ(effective_isa(), expected);
+  if (expected < Isa::avx512_bf16) EXPECT_FALSE(has_bf16_products());
 }
 
 TEST(IsaDeathTest, RefusesAnUnknownLimit) {
@@ -86,7 +103,7 @@ TEST(IsaDeathTest, RefusesAnUnknownLimit) {
         }
         exit(0);
       },
-      ::testing::ExitedWithCode(3), "DCFORMER_MAX_ISA is 'mmx', expected avx2 or avx512");
+      ::testing::ExitedWithCode(3), "DCFORMER_MAX_ISA is 'mmx', expected avx2, avx512, avx512_bf16 or amx");
 }
 
 TEST(IsaDeathTest, TakesTheLimitFromTheEnvironment) {
