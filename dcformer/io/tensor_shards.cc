@@ -111,8 +111,8 @@ ShardIndex parse_shard_index(std::string_view text, const std::string& where) {
     require(file.is_string(), "{}: weight_map '{}': expected the name of a file", where, tensor);
     const auto name = file.get<std::string>();
     require(is_plain_name(name),
-            "{}: weight_map '{}': '{}' is no plain name of a file in the same folder", where,
-            tensor, name);
+            "{}: weight_map '{}': expected the plain name of a file in the same folder, got '{}'",
+            where, tensor, name);
     index.file_of[tensor] = name;
   }
   require(!index.file_of.empty(), "{}: weight_map names no tensors", where);

@@ -1,19 +1,11 @@
 // Safetensors files: whatever the bytes say, tensors lie inside them.
 
-#include <cstring>
-
 #include "dcformer/io/safetensors.h"
+#include "tests/fuzz/exact_copy.h"
 #include "tests/fuzz/only_errors.h"
 
 namespace dcformer::test {
 namespace {
-
-// Memory of exactly the input's size, so that the sanitizer sees a read one byte beyond it.
-std::shared_ptr<const std::byte> exact_copy(const uint8_t* data, size_t size) {
-  const std::shared_ptr<std::byte[]> copy(new std::byte[size]);
-  if (size > 0) std::memcpy(copy.get(), data, size);
-  return {copy, copy.get()};
-}
 
 size_t sum_of_bytes(const Tensor& tensor) {
   size_t sum = 0;
