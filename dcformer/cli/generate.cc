@@ -5,6 +5,7 @@
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/cli/commands.h"
+#include "dcformer/cli/model_options.h"
 #include "dcformer/cli/streams.h"
 #include "dcformer/cli/validators.h"
 #include "dcformer/generate/generator.h"
@@ -22,6 +23,7 @@ struct GenerateArguments {
   std::string prompt_file;
   int64_t max_tokens = 200;
   std::string dtype = "auto";
+  std::string composition_weights = "auto";
   SamplingOptions sampling;
 };
 
@@ -36,7 +38,8 @@ void generate_text(const GenerateArguments& arguments, const GlobalOptions& glob
       arguments.prompt_file.empty() ? arguments.prompt : read_file(arguments.prompt_file);
   const std::string folder = model_folder(arguments.model);
   const auto tokenizer = load_tokenizer(folder);
-  const auto model = load_model(context, folder, choose_compute_dtype(context, arguments.dtype));
+  const auto model = load_model(context, folder, choose_compute_dtype(context, arguments.dtype),
+                                parse_composition_weights(arguments.composition_weights));
   require(tokenizer->vocab_size() <= model->config().vocab_size,
           "{}: the tokenizer has {} ids, more than the model's vocabulary of {}", folder,
           tokenizer->vocab_size(), model->config().vocab_size);
@@ -99,6 +102,7 @@ void add_generate_command(CLI::App& app, const GlobalOptions& global) {
   command->add_option("--dtype", arguments->dtype, "f32, bf16, or auto (the faster here)")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16", "auto"}));
+  add_composition_weights_option(*command, arguments->composition_weights);
   command->footer(
       "Example:\n  build/dcformer generate runs/first --prompt \"It was a truth\" --max-tokens 80 "
       "--temperature 0.8 --top-p 0.9");

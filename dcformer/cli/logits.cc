@@ -9,6 +9,7 @@
 #include "dcformer/base/check.h"
 #include "dcformer/base/file.h"
 #include "dcformer/cli/commands.h"
+#include "dcformer/cli/model_options.h"
 #include "dcformer/cli/validators.h"
 #include "dcformer/generate/generator.h"
 #include "dcformer/model/checkpoint.h"
@@ -24,6 +25,7 @@ struct LogitsArguments {
   std::string output;
   int64_t prefill = 0;
   std::string dtype = "f32";
+  std::string composition_weights = "auto";
 };
 
 void write_logits(const LogitsArguments& arguments, const GlobalOptions& global) {
@@ -35,7 +37,8 @@ void write_logits(const LogitsArguments& arguments, const GlobalOptions& global)
   require_replaceable(arguments.output);
   const IdRows rows = id_rows(read_tensor(tokens, "input_ids"), arguments.tokens);
   const auto model = load_model(context, model_folder(arguments.model),
-                                choose_compute_dtype(context, arguments.dtype));
+                                choose_compute_dtype(context, arguments.dtype),
+                                parse_composition_weights(arguments.composition_weights));
   check_rows(*model, rows, arguments.tokens);
   const Tensor logits = row_logits(context, *model, rows, arguments.prefill);
   const auto values = logits.span<float>();
@@ -71,6 +74,7 @@ void add_logits_command(CLI::App& app, const GlobalOptions& global) {
   command->add_option("--dtype", arguments->dtype, "f32, bf16, or auto (the faster here)")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "bf16", "auto"}));
+  add_composition_weights_option(*command, arguments->composition_weights);
   command->footer(
       "Example:\n  build/dcformer logits runs/first --tokens ids.safetensors --output "
       "logits.safetensors "

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "dcformer/base/in_bytes.h"
+#include "dcformer/io/tensor_folder.h"
 #include "dcformer/model/cache.h"
 #include "dcformer/model/checkpoint.h"
 #include "dcformer/text/tokenizer.h"
@@ -54,6 +55,33 @@ std::string windows(const ModelConfig& c) {
   return text;
 }
 
+// What the weights' files hold, and what is wrong with them or worth knowing.
+std::string stored(const std::string& folder, const ModelConfig& config) {
+  try {
+    const auto source = open_tensor_folder(folder);
+    std::map<std::string_view, double> bytes;
+    double total = 0;
+    for (const StoredTensor& tensor : source->tensors()) {
+      const auto size = static_cast<double>(stored_bytes(tensor));
+      bytes[name_of(tensor.dtype)] += size;
+      total += size;
+    }
+    std::string types;
+    for (const auto& [type, size] : bytes)
+      types += fmt::format("{}{} {}", types.empty() ? "" : ", ", in_bytes(size), type);
+    std::string out = fmt::format("  stored         {}, {} ({})\n",
+                                  counted(static_cast<int64_t>(source->tensors().size()), "tensor"),
+                                  in_bytes(total), types);
+    const PublishedWeights weights(*source, config, parameter_specs(config),
+                                   CompositionWeights::automatic);
+    for (const std::string& warning : weights.warnings())
+      out += fmt::format("  warning        {}\n", warning);
+    return out;
+  } catch (const Error& error) {
+    return fmt::format("  warning        {}\n", error.what());
+  }
+}
+
 }  // namespace
 
 std::string model_report(const std::string& folder) {
@@ -78,6 +106,7 @@ std::string model_report(const std::string& folder) {
   out += fmt::format(
       "  memory         weights {} in f32, {} in bf16; training about {} without activations\n",
       in_bytes(4 * n), in_bytes(2 * n), in_bytes(16 * n));
+  out += stored(folder, c);
   const SequenceCache cache(c, DType::bf16);
   const auto token =
       static_cast<double>(cache.layout().numel()) / kPanel * static_cast<double>(c.n_layer);

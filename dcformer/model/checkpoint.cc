@@ -6,6 +6,7 @@
 #include "dcformer/base/file.h"
 #include "dcformer/io/json_file.h"
 #include "dcformer/io/safetensors.h"
+#include "dcformer/io/tensor_folder.h"
 #include "dcformer/ops/convert.h"
 
 namespace dcformer {
@@ -14,23 +15,14 @@ namespace {
 constexpr const char* kWeights = "/model.safetensors";
 constexpr const char* kConfig = "/config.json";
 
-// The tensors of a file in registry order, their shapes and types checked.
-std::vector<Tensor> collect(const SafetensorsFile& file, const std::vector<ParameterSpec>& specs) {
+// The values of a folder in registry order.
+std::vector<Tensor> collect(Context& context, const std::string& folder, const ModelConfig& config,
+                            const std::vector<ParameterSpec>& specs, CompositionWeights choice) {
+  const auto source = open_tensor_folder(folder);
+  const PublishedWeights weights(*source, config, specs, choice);
+  for (const std::string& warning : weights.warnings()) spdlog::warn("{}", warning);
   std::vector<Tensor> values;
-  for (const ParameterSpec& spec : specs) {
-    const SafetensorsFile::Entry* entry = file.find(spec.name);
-    require(entry != nullptr, "{}: tensor '{}' is missing", file.where(), spec.name);
-    require(entry->shape == spec.shape, "{}: tensor '{}' has shape {}, expected {}", file.where(),
-            spec.name, to_string(entry->shape), to_string(spec.shape));
-    const bool readable =
-        entry->dtype == DType::f32 || entry->dtype == DType::bf16 || entry->dtype == DType::f16;
-    require(readable, "{}: tensor '{}' is {}, expected f32, bf16 or f16", file.where(), spec.name,
-            name_of(entry->dtype));
-    values.push_back(file.tensor(*entry));
-  }
-  const size_t extra = file.entries().size() - specs.size();
-  if (extra != 0)
-    spdlog::warn("{}: {} tensors are of no use to this configuration", file.where(), extra);
+  for (const ParameterSpec& spec : specs) values.push_back(weights.value(context, spec));
   return values;
 }
 
@@ -42,19 +34,20 @@ ModelConfig read_model_config(const std::string& folder) {
 }
 
 std::unique_ptr<LanguageModel> load_model(Context& context, const std::string& folder,
-                                          DType compute) {
+                                          DType compute, CompositionWeights choice) {
   const ModelConfig config = read_model_config(folder);
   const std::vector<ParameterSpec> specs = parameter_specs(config);
-  const SafetensorsFile file = SafetensorsFile::open(folder + kWeights);
   return std::make_unique<LanguageModel>(
-      config, Parameters::for_inference(context, specs, collect(file, specs), compute));
+      config, Parameters::for_inference(context, specs,
+                                        collect(context, folder, config, specs, choice), compute));
 }
 
-void load_weights(Context& context, const std::string& folder, Parameters& parameters) {
+void load_weights(Context& context, const std::string& folder, const ModelConfig& config,
+                  Parameters& parameters) {
   std::vector<ParameterSpec> specs;
   for (const Parameter& p : parameters.all()) specs.push_back(p.spec);
-  const SafetensorsFile file = SafetensorsFile::open(folder + kWeights);
-  const std::vector<Tensor> values = collect(file, specs);
+  const std::vector<Tensor> values =
+      collect(context, folder, config, specs, CompositionWeights::automatic);
   for (size_t i = 0; i < values.size(); ++i)
     convert(context, values[i].matrix(), parameters.all()[i].value.matrix());
   parameters.refresh(context);

@@ -142,7 +142,10 @@ Parameters Parameters::for_inference(Context& context, const std::vector<Paramet
   p.compute_ = compute;
   for (size_t i = 0; i < specs.size(); ++i) {
     const DType wanted = specs[i].product_operand ? compute : DType::f32;
-    const bool same = values[i].dtype() == wanted;
+    // f16 stays as the file has it: linear layers convert it where they use it.
+    const bool linear_f16 = values[i].dtype() == DType::f16 && specs[i].product_operand &&
+                            specs[i].group != "composition";
+    const bool same = values[i].dtype() == wanted || linear_f16;
     Parameter parameter{
         specs[i], values[i], same ? values[i] : Tensor::empty(context, wanted, specs[i].shape), {}};
     p.index_[specs[i].name] = i;

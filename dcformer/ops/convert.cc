@@ -1,9 +1,12 @@
 #include "dcformer/ops/convert.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
+#include "dcformer/io/half_kernels.h"
 #include "dcformer/ops/convert_kernels.h"
 
 namespace dcformer {
@@ -22,14 +25,16 @@ void convert_row(ConstMatrix from, Matrix to, int64_t row) {
                from.cols);
   } else {
     const auto* half = static_cast<const Float16*>(source.data);
-    const bool to_f32 = to.dtype == DType::f32;
-    for (int64_t i = 0; i < from.cols; ++i) {
-      const float value = static_cast<float>(half[i]);
-      if (to_f32) {
-        static_cast<float*>(target.data)[i] = value;
-      } else {
-        static_cast<BFloat16*>(target.data)[i] = BFloat16(value);
-      }
+    if (to.dtype == DType::f32) {
+      widen_f16(half, static_cast<float*>(target.data), from.cols);
+      return;
+    }
+    std::array<float, 1024> wide;
+    constexpr auto kMost = static_cast<int64_t>(wide.size());
+    for (int64_t i = 0; i < from.cols; i += kMost) {
+      const int64_t n = std::min(kMost, from.cols - i);
+      widen_f16(half + i, wide.data(), n);
+      round_to_bf16(wide.data(), static_cast<BFloat16*>(target.data) + i, n);
     }
   }
 }

@@ -23,12 +23,9 @@ void embedding(Context& context, std::span<const int32_t> ids, ConstMatrix table
   require(y.rows == static_cast<int64_t>(ids.size()) && y.cols == table.cols,
           "embedding: expected a result [{},{}], got [{},{}]", ids.size(), table.cols, y.rows,
           y.cols);
-  visit_dtype(table.dtype, "embedding", [&](auto type) {
-    const auto rows = table.typed<decltype(type)>();
-    parallel_chunks(context, y.rows, row_grain(y.cols), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n)
-        for (int64_t e = 0; e < y.cols; ++e) y.row(n)[e] = static_cast<float>(rows.row(ids[n])[e]);
-    });
+  parallel_chunks(context, y.rows, row_grain(y.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n)
+      convert(context, table.row_range(ids[n], 1), Matrix(y).row_range(n, 1));
   });
 }
 

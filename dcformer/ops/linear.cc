@@ -1,5 +1,7 @@
 #include "dcformer/ops/linear.h"
 
+#include <algorithm>
+
 #include "dcformer/base/check.h"
 #include "dcformer/base/parallel.h"
 #include "dcformer/ops/convert.h"
@@ -15,8 +17,9 @@ void check_linear(ConstMatrix x, const Weight& w, ConstMatrix y) {
           x.cols);
   require(y.rows == x.rows && y.cols == w.n_out(), "linear: expected outputs [{},{}], got [{},{}]",
           x.rows, w.n_out(), y.rows, y.cols);
-  require(x.dtype == w.values.dtype, "linear: inputs are {}, weights {}, expected one type",
-          name_of(x.dtype), name_of(w.values.dtype));
+  require(x.dtype == w.values.dtype || w.values.dtype == DType::f16,
+          "linear: inputs are {}, weights {}, expected one type", name_of(x.dtype),
+          name_of(w.values.dtype));
 }
 
 void few_rows(Context& context, ConstMatrix x, const Weight& w, MatrixView<float> y) {
@@ -47,10 +50,29 @@ void linear_f32(Context& context, ConstMatrix x, const Weight& w, Matrix y) {
   if (w.bias != nullptr) add_bias(context, w.bias, y.typed<float>());
 }
 
+// Elements of a panel of f16 weights that is converted at once: it stays in the cache until it is
+// multiplied.
+constexpr int64_t kPanelElements = int64_t{1} << 20;
+
+void linear_f16(Context& context, ConstMatrix x, const Weight& w, Matrix y) {
+  const bool rows = w.layout == WeightLayout::out_in;
+  const int64_t width =
+      std::clamp<int64_t>(kPanelElements / (w.n_in() + 1) / 64 * 64, 64, w.n_out());
+  for (int64_t begin = 0; begin < w.n_out(); begin += width) {
+    const int64_t n = std::min(width, w.n_out() - begin);
+    const ConstMatrix part = rows ? w.values.row_range(begin, n) : w.values.col_range(begin, n);
+    const Tensor panel = Tensor::empty(context, x.dtype, {part.rows, part.cols});
+    convert(context, part, panel.matrix());
+    const float* bias = w.bias == nullptr ? nullptr : w.bias + begin;
+    linear(context, x, {panel.matrix(), w.layout, bias}, y.col_range(begin, n));
+  }
+}
+
 }  // namespace
 
 void linear(Context& context, ConstMatrix x, const Weight& weight, Matrix y) {
   check_linear(x, weight, y);
+  if (weight.values.dtype == DType::f16) return linear_f16(context, x, weight, y);
   if (y.dtype == DType::f32) return linear_f32(context, x, weight, y);
   const Tensor wide = Tensor::empty(context, DType::f32, {y.rows, y.cols});
   linear_f32(context, x, weight, wide.matrix());

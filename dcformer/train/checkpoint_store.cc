@@ -247,7 +247,7 @@ void CheckpointStore::prune(int64_t step) {
 
 void CheckpointStore::load(Context& context, const std::string& checkpoint, Parameters& parameters,
                            const Moments& moments) {
-  load_weights(context, checkpoint, parameters);
+  load_weights(context, checkpoint, read_model_config(checkpoint), parameters);
   const SafetensorsFile file = SafetensorsFile::open(checkpoint + "/optimizer.safetensors");
   for (const auto& [name, to] : moment_tensors(moments)) {
     const Tensor from = file.tensor(name);

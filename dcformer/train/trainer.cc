@@ -102,7 +102,7 @@ void Trainer::prepare_model(const std::optional<std::string>& checkpoint) {
     if (options_.resume_from.empty()) checkpoints_.prune(state_.step);
     spdlog::info("resuming after step {}", state_.step);
   } else if (!options_.init.empty()) {
-    load_weights(context_, options_.init, parameters);
+    load_weights(context_, options_.init, model, parameters);
   } else {
     parameters.initialise(context_, config_.train.seed);
   }

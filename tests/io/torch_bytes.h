@@ -21,9 +21,9 @@ std::string le(T value) {
 
 // Pieces of pickles: each is the opcodes that leave one value on the stack.
 inline std::string pickled_text(const std::string& text) {
-  return "X" + le(static_cast<uint32_t>(text.size())) + text;
+  return std::string("X") + le(static_cast<uint32_t>(text.size())) + text;
 }
-inline std::string pickled_int(int64_t value) { return "\x8a\x08" + le(value); }
+inline std::string pickled_int(int64_t value) { return std::string("\x8a\x08") + le(value); }
 inline std::string pickled_global(const std::string& module, const std::string& name) {
   return "c" + module + "\n" + name + "\n";
 }
@@ -77,15 +77,15 @@ inline std::string zip_bytes(const std::vector<ZipMember>& members, bool zip64 =
     const auto begin = static_cast<uint32_t>(bytes.size());
     const auto size = static_cast<uint32_t>(m.data.size());
     const size_t padding = 64 - (bytes.size() + 30 + m.name.size() + 4) % 64;
-    bytes += "PK\x03\x04" + le<uint16_t>(0) + le(m.flags) + le(m.method) + le<uint64_t>(0) +
-             le(size) + le(size) + le(static_cast<uint16_t>(m.name.size())) +
+    bytes += std::string("PK\x03\x04") + le<uint16_t>(0) + le(m.flags) + le(m.method) +
+             le<uint64_t>(0) + le(size) + le(size) + le(static_cast<uint16_t>(m.name.size())) +
              le(static_cast<uint16_t>(padding + 4)) + m.name + "FB" +
              le(static_cast<uint16_t>(padding)) + std::string(padding, 'Z') + m.data;
     const std::string extra = zip64 ? le<uint16_t>(1) + le<uint16_t>(24) + le<uint64_t>(size) +
                                           le<uint64_t>(size) + le<uint64_t>(begin)
                                     : "";
-    directory += "PK\x01\x02" + le<uint32_t>(0) + le(m.flags) + le(m.method) + le<uint64_t>(0) +
-                 le(zip64 ? UINT32_MAX : size) + le(zip64 ? UINT32_MAX : size) +
+    directory += std::string("PK\x01\x02") + le<uint32_t>(0) + le(m.flags) + le(m.method) +
+                 le<uint64_t>(0) + le(zip64 ? UINT32_MAX : size) + le(zip64 ? UINT32_MAX : size) +
                  le(static_cast<uint16_t>(m.name.size())) +
                  le(static_cast<uint16_t>(extra.size())) + le<uint16_t>(0) + le<uint64_t>(0) +
                  le(zip64 ? UINT32_MAX : begin) + m.name + extra;
@@ -95,10 +95,10 @@ inline std::string zip_bytes(const std::vector<ZipMember>& members, bool zip64 =
   bytes += directory;
   const uint64_t end = bytes.size();
   if (zip64)
-    bytes += "PK\x06\x06" + le<uint64_t>(44) + le<uint32_t>(0) + le<uint64_t>(0) + le<uint64_t>(n) +
-             le<uint64_t>(n) + le<uint64_t>(directory.size()) + le(begin) + "PK\x06\x07" +
-             le<uint32_t>(0) + le(end) + le<uint32_t>(1);
-  bytes += "PK\x05\x06" + le<uint32_t>(0) + le(zip64 ? uint16_t{UINT16_MAX} : n) +
+    bytes += std::string("PK\x06\x06") + le<uint64_t>(44) + le<uint32_t>(0) + le<uint64_t>(0) +
+             le<uint64_t>(n) + le<uint64_t>(n) + le<uint64_t>(directory.size()) + le(begin) +
+             "PK\x06\x07" + le<uint32_t>(0) + le(end) + le<uint32_t>(1);
+  bytes += std::string("PK\x05\x06") + le<uint32_t>(0) + le(zip64 ? uint16_t{UINT16_MAX} : n) +
            le(zip64 ? uint16_t{UINT16_MAX} : n) +
            le(zip64 ? UINT32_MAX : static_cast<uint32_t>(directory.size())) +
            le(zip64 ? UINT32_MAX : static_cast<uint32_t>(begin)) + le<uint16_t>(0);

@@ -242,7 +242,7 @@ TEST(TorchFile, RefusesCallsThatDoNotHold) {
   expect_refused(
       torch_zip(pickled_dict({{"t", good}, {"u", with_storage(floats(5))}}), {{"0", counting(6)}}),
       {"storage '0' is 5 elements of f32, elsewhere 6 of f32"});
-  expect_refused(torch_zip("}(K\x01" + good + "u", {{"0", counting(6)}}),
+  expect_refused(torch_zip(std::string("}(K\x01") + good + "u", {{"0", counting(6)}}),
                  {"expected a text as the name"});
 }
 

@@ -76,7 +76,7 @@ TEST_P(GoldenTraining, LossAndGradients) {
     Context context(threads);
     LanguageModel model(config,
                         Parameters::for_training(context, parameter_specs(config), DType::f32));
-    load_weights(context, folder(), model.parameters());
+    load_weights(context, folder(), config, model.parameters());
     SequenceBatch batch;
     std::vector<int32_t> ids;
     std::vector<int32_t> targets;
@@ -112,7 +112,7 @@ TEST_P(GoldenTraining, GradientsAreFinalWhenTheHookSaysSo) {
   const ModelConfig config = read_model_config(folder());
   LanguageModel model(config,
                       Parameters::for_training(context, parameter_specs(config), DType::f32));
-  load_weights(context, folder(), model.parameters());
+  load_weights(context, folder(), config, model.parameters());
   const std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6};
   SequenceBatch batch;
   batch.append(6);

@@ -18,7 +18,7 @@ struct Problem {
   Problem(Context& context, const std::string& name, DType dtype, double dropout,
           double dynamic_dropout)
       : model(config_of(name, dropout, dynamic_dropout), parameters_of(context, name, dtype)) {
-    load_weights(context, test::golden_path(name), model.parameters());
+    load_weights(context, test::golden_path(name), model.config(), model.parameters());
     const auto vocabulary = static_cast<int32_t>(model.config().vocab_size);
     ids = test::random_integers(40, 1, vocabulary);
     targets = test::random_integers(40, 2, vocabulary);

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <tuple>
 
+#include "dcformer/io/half_kernels.h"
 #include "dcformer/ops/convert.h"
 #include "dcformer/tensor/tensor.h"
 #include "tests/reference/bfloat16.h"
@@ -115,6 +117,36 @@ TEST(Linear, FewRowsGiveTheSameBitsOneByOneAndTogether) {
         EXPECT_EQ(std::memcmp(apart.raw(), together.raw(), together.bytes()), 0);
       }
     }
+}
+
+// f16 weights give the bits of the same values in the operands' type, over several panels too.
+TEST(Linear, HalvesAreConvertedByPanels) {
+  Context context(2);
+  for (const auto layout : {WeightLayout::out_in, WeightLayout::in_out})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t rows : {1, 40}) {
+        const int64_t n_in = 3000;
+        const int64_t n_out = 700;
+        const bool out_in = layout == WeightLayout::out_in;
+        // Halves of one decimal: exact in f16 and in bf16.
+        auto w = test::random_floats(n_in * n_out, 2);
+        for (float& v : w) v = std::round(v * 8) / 8;
+        const Tensor wide = tensor_of(context, w, out_in ? n_in : n_out, dtype);
+        const Tensor half = Tensor::empty(context, DType::f16, wide.shape());
+        round_to_f16(w.data(), half.data<Float16>(), half.numel());
+        const Tensor x = tensor_of(context, test::random_floats(rows * n_in, 1), n_in, dtype);
+        const auto bias = test::random_floats(n_out, 3);
+        const Tensor expected = Tensor::empty(context, DType::f32, {rows, n_out});
+        const Tensor y = Tensor::empty(context, DType::f32, {rows, n_out});
+        linear(context, x.matrix(), {wide.matrix(), layout, bias.data()}, expected.matrix());
+        linear(context, x.matrix(), {half.matrix(), layout, bias.data()}, y.matrix());
+        // Products of many rows are cut otherwise for a panel.
+        if (rows == 1) {
+          EXPECT_TRUE(test::same_values(y.span<float>(), expected.span<float>()));
+        } else {
+          EXPECT_TRUE(test::norm_close(y.span<float>(), expected.span<float>(), 1e-6));
+        }
+      }
 }
 
 TEST(Linear, BitsDoNotDependOnTheNumberOfThreads) {
