@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "dcformer/base/check.h"
-#include "dcformer/io/half_kernels.h"
 #include "dcformer/ops/convert_kernels.h"
+#include "dcformer/ops/half_kernels.h"
 
 namespace dcformer {
 namespace {

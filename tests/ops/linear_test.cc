@@ -6,8 +6,8 @@
 #include <cstring>
 #include <tuple>
 
-#include "dcformer/io/half_kernels.h"
 #include "dcformer/ops/convert.h"
+#include "dcformer/ops/half_kernels.h"
 #include "dcformer/tensor/tensor.h"
 #include "tests/reference/bfloat16.h"
 #include "tests/reference/linear.h"

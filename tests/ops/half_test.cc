@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "dcformer/io/half_kernels.h"
+#include "dcformer/ops/half_kernels.h"
 
 namespace dcformer {
 namespace {

@@ -1,10 +1,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "dcformer/io/half_kernels.h"
+#include "dcformer/ops/half_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "dcformer/io/half_cpu.cc"
+#define HWY_TARGET_INCLUDE "dcformer/ops/half_cpu.cc"
 #include <hwy/foreach_target.h>
 // The order matters: foreach_target before Highway itself.
 #include <hwy/highway.h>
