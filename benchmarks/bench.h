@@ -77,5 +77,6 @@ void bench_memory(Bench& bench);
 void bench_train(Bench& bench);
 void bench_attention(Bench& bench);
 void bench_operations(Bench& bench);
+void bench_tokenizer(Bench& bench);
 
 }  // namespace dcformer::bench

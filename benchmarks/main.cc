@@ -17,6 +17,7 @@ const std::map<std::string, void (*)(Bench&)>& groups() {
   static const std::map<std::string, void (*)(Bench&)> all = {{"attention", bench_attention},
                                                               {"memory", bench_memory},
                                                               {"operations", bench_operations},
+                                                              {"tokenizer", bench_tokenizer},
                                                               {"train", bench_train}};
   return all;
 }

@@ -31,6 +31,8 @@ struct TokenizerArguments {
   std::string output;
   std::string model;
   std::string input;
+  bool special = false;
+  bool plain = false;
 };
 
 std::string read_input(const std::string& path) {
@@ -66,7 +68,8 @@ void train_tokenizer(const TokenizerArguments& arguments) {
 void encode(const TokenizerArguments& arguments) {
   const auto tokenizer = open_tokenizer(arguments.model);
   std::string line;
-  for (const int32_t id : tokenizer->encode(read_input(arguments.input)))
+  const EncodeOptions options{arguments.special, !arguments.plain};
+  for (const int32_t id : tokenizer->encode_with(read_input(arguments.input), options))
     line += fmt::format("{}{}", line.empty() ? "" : " ", id);
   write_output(line + "\n");
 }
@@ -86,7 +89,7 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 
 void decode(const TokenizerArguments& arguments) {
   const auto tokenizer = open_tokenizer(arguments.model);
-  write_output(tokenizer->decode(parse_ids(read_input(arguments.input))));
+  write_output(tokenizer->decode(parse_ids(read_input(arguments.input)), {arguments.special}));
 }
 
 }  // namespace
@@ -113,13 +116,20 @@ void add_tokenizer_command(CLI::App& app, const GlobalOptions&) {
   for (const bool encodes : {true, false}) {
     auto* use = encodes ? command->add_subcommand("encode", "Text to ids, separated by blanks")
                         : command->add_subcommand("decode", "Ids to text");
-    use->add_option("model", arguments->model, "A folder with a tokenizer, or a tokenizer.model")
+    use->add_option("model", arguments->model,
+                    "A folder with a tokenizer, a tokenizer.json, or a tokenizer.model")
         ->required()
         ->check(path_name());
     use->add_option("file", arguments->input,
                     encodes ? "One document, byte for byte (default: standard input)"
                             : "Ids, separated by blanks (default: standard input)")
         ->check(path_name());
+    use->add_flag("--special", arguments->special,
+                  encodes ? "Add the special tokens that the tokenizer puts around a text"
+                          : "Write special tokens by their names (default: leave them out)");
+    if (encodes)
+      use->add_flag("--plain", arguments->plain,
+                    "Take special tokens that are written in the text as plain text");
     use->footer(encodes
                     ? "Example:\n  echo -n 'Hello' | build/dcformer tokenizer encode runs/first"
                     : "Example:\n  echo -n 'Hello' | build/dcformer tokenizer encode runs/first |\n"

@@ -7,7 +7,8 @@
 namespace dcformer {
 
 std::string StreamDecoder::push(int32_t id) {
-  pending_ += tokenizer_.decode({&id, 1});
+  tokenizer_.require_id(id, n_pushed_++);
+  text_->push(id, pending_);
   size_t whole = 0;
   while (whole < pending_.size()) {
     const Utf8Step step = utf8_front(std::string_view(pending_).substr(whole, 4));
@@ -19,6 +20,10 @@ std::string StreamDecoder::push(int32_t id) {
   return ready;
 }
 
-std::string StreamDecoder::finish() { return std::exchange(pending_, {}); }
+std::string StreamDecoder::finish() {
+  text_->finish(pending_);
+  n_pushed_ = 0;
+  return std::exchange(pending_, {});
+}
 
 }  // namespace dcformer

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/cli/small_run.h"
+#include "tests/text/sample_tokenizers.h"
 
 namespace dcformer::test {
 namespace {
@@ -54,6 +55,19 @@ TEST_F(TokenizerCommand, HasATokenizerOfBytes) {
   EXPECT_EQ(run({"encode", path("bytes")}).output, "\n");
   EXPECT_EQ(run({"decode", path("bytes")}, " 104\n\t105  256 \n").output, "hi");
   EXPECT_EQ(run({"decode", path("bytes")}, "\n").output, "");
+}
+
+TEST_F(TokenizerCommand, ReadsTokenizersOfPublishedModels) {
+  write("tokenizer.json", byte_level_json().dump());
+  const std::string text = "the <|end|>";
+  const std::string ids = run({"encode", path("tokenizer.json")}, text).output;
+  EXPECT_TRUE(ids.ends_with(" 300\n")) << ids;
+  EXPECT_EQ(run({"encode", path(".")}, text).output, ids);
+  EXPECT_EQ(run({"decode", path("tokenizer.json")}, ids).output, "the ");
+  EXPECT_EQ(run({"decode", path("tokenizer.json"), "--special"}, ids).output, text);
+  const std::string plain = run({"encode", path("tokenizer.json"), "--plain"}, text).output;
+  EXPECT_FALSE(plain.ends_with(" 300\n")) << plain;
+  EXPECT_EQ(run({"decode", path("tokenizer.json")}, plain).output, text);
 }
 
 TEST_F(TokenizerCommand, ReadsTheTokenizerOfARun) {
