@@ -26,8 +26,8 @@ struct Weight {
 constexpr int64_t kFewRows = 32;
 
 /// y[n,o] = Σ_i x[n,i]·W[o,i] + bias[o]. x is [N,n_in] of the weight's type, y [N,n_out] f32, or
-/// bf16 for bf16 operands; y is set. A weight of f16 takes x of f32 or bf16: it is converted to that
-/// by panels of outputs. Throws Error when shapes or types disagree.
+/// bf16 for bf16 operands; y is set. A weight of f16 takes x of f32 or bf16: it is converted to
+/// that by panels of outputs. Throws Error when shapes or types disagree.
 void linear(Context& context, ConstMatrix x, const Weight& weight, Matrix y);
 
 /// dx[n,i] = Σ_o dy[n,o]·W[o,i]: dx is set, or added to with `accumulate` (f32 then). dy has the
