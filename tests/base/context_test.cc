@@ -103,7 +103,8 @@ TEST(IsaDeathTest, RefusesAnUnknownLimit) {
         }
         exit(0);
       },
-      ::testing::ExitedWithCode(3), "DCFORMER_MAX_ISA is 'mmx', expected avx2, avx512, avx512_bf16 or amx");
+      ::testing::ExitedWithCode(3),
+      "DCFORMER_MAX_ISA is 'mmx', expected avx2, avx512, avx512_bf16 or amx");
 }
 
 TEST(IsaDeathTest, TakesTheLimitFromTheEnvironment) {
